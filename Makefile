@@ -1,0 +1,35 @@
+# `make test` checks everything. It builds .venv from pinned versions first; that step runs again only when the pins change.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: test lint types unit format clean
+
+test: lint types unit
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/pyright
+
+unit: $(READY)
+	$(BIN)/pytest
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Widthwise needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
+	@echo "Installing into .venv ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
