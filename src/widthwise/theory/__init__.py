@@ -1,0 +1,40 @@
+"""The exact theory of width exponents: no JAX, no NumPy, no floating point.
+
+>>> from widthwise.theory import ADAM, FULL, STANDARD, solve
+>>> [str(-c) for c in solve(STANDARD, ADAM, FULL).rates]  # exponents of n: embedding, hidden, readout
+['0', '-1', '-1']
+"""
+
+from widthwise.theory.alignment import ALIGNMENTS as ALIGNMENTS
+from widthwise.theory.alignment import FULL as FULL
+from widthwise.theory.alignment import NONE as NONE
+from widthwise.theory.alignment import TENSOR_PROGRAMS as TENSOR_PROGRAMS
+from widthwise.theory.alignment import Alignment as Alignment
+from widthwise.theory.alignment import LayerAlignment as LayerAlignment
+from widthwise.theory.checker import Assessment as Assessment
+from widthwise.theory.checker import Gradients as Gradients
+from widthwise.theory.checker import Verdict as Verdict
+from widthwise.theory.checker import check as check
+from widthwise.theory.constraints import Bound as Bound
+from widthwise.theory.constraints import Constraint as Constraint
+from widthwise.theory.equivalence import Comparison as Comparison
+from widthwise.theory.equivalence import EquivalenceClass as EquivalenceClass
+from widthwise.theory.equivalence import compare as compare
+from widthwise.theory.equivalence import move as move
+from widthwise.theory.exact import Exact as Exact
+from widthwise.theory.exact import exact as exact
+from widthwise.theory.families import ADAFACTOR as ADAFACTOR
+from widthwise.theory.families import ADAM as ADAM
+from widthwise.theory.families import FAMILIES as FAMILIES
+from widthwise.theory.families import SGD as SGD
+from widthwise.theory.families import OptimizerFamily as OptimizerFamily
+from widthwise.theory.parameterization import MEAN_FIELD as MEAN_FIELD
+from widthwise.theory.parameterization import MUP as MUP
+from widthwise.theory.parameterization import NTK as NTK
+from widthwise.theory.parameterization import PARAMETERIZATIONS as PARAMETERIZATIONS
+from widthwise.theory.parameterization import STANDARD as STANDARD
+from widthwise.theory.parameterization import Layer as Layer
+from widthwise.theory.parameterization import Parameterization as Parameterization
+from widthwise.theory.parameterization import Role as Role
+from widthwise.theory.solver import limits as limits
+from widthwise.theory.solver import solve as solve

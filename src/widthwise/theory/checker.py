@@ -1,0 +1,204 @@
+"""The checker: what becomes of a network trained with given exponents (§3.3, appendix).
+
+Given a, b and c for every layer it follows sizes forward through the network. The gradients that matter are
+those *after* the first update: the readout's weights are then as large as the larger of their initialization
+and their update, so earlier layers' gradients can only have grown. (The paper prints max where this needs the
+min of two negative exponents; docs/theory.md shows why.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from widthwise.theory.alignment import Alignment
+from widthwise.theory.constraints import (
+    NONTRIVIAL,
+    STABLE_AT_INIT,
+    Change,
+    Constraint,
+    at_init,
+    bounded_growth,
+    in_training,
+)
+from widthwise.theory.exact import Exact, exact
+from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.parameterization import Parameterization
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the constraints amount to.
+
+    Attributes:
+        stable_at_init: Activations start at constant size, logits at no more.
+        stable: They stay so in training.
+        nontrivial: The logits change by at least a constant size.
+        feature_learning: All activations are stable and those that enter the readout change at constant size.
+        residual: r_L, where those activations change by n^-r_L; None where nothing can be said because the
+            network is unstable at initialization (then the other three are False).
+    """
+
+    stable_at_init: bool
+    stable: bool
+    nontrivial: bool
+    feature_learning: bool
+    residual: Fraction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradients:
+    """The gradients' negative exponents g, one for each layer.
+
+    Attributes:
+        at_init: In the first backward pass. Table 1 shows these, and a per-layer epsilon follows them.
+        trained: After the first update and ever after: smaller than `at_init` (larger gradients) where the
+            readout's update outgrows its initialization.
+    """
+
+    at_init: tuple[Fraction, ...]
+    trained: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """One case, complete: the exponents, what follows from them, and the verdict.
+
+    All tuples follow `parameterization.layers`: embedding, hidden layers, readout. `rates`, `gradients`,
+    `residuals` and `logit_change` are None where the network is unstable at initialization.
+
+    Attributes:
+        parameterization: The a and b.
+        family: The optimizer family.
+        alignment: The alignment assumed.
+        rates: The c; learning rates scale as n^-c.
+        gradients: The g.
+        residuals: The r of embedding and hidden layers; their activations change by n^-r.
+        logit_change: The same for the logits.
+        constraints: Every constraint, with its slack.
+        verdict: What they amount to.
+    """
+
+    parameterization: Parameterization
+    family: OptimizerFamily
+    alignment: Alignment
+    rates: tuple[Fraction, ...] | None
+    gradients: Gradients | None
+    residuals: tuple[Fraction, ...] | None
+    logit_change: Fraction | None
+    constraints: tuple[Constraint, ...]
+    verdict: Verdict
+
+    @property
+    def binding(self) -> tuple[Constraint, ...]:
+        """The constraints of training that leave no room."""
+        return tuple(c for c in self.constraints if c.binding and c.name not in (STABLE_AT_INIT, NONTRIVIAL))
+
+    @property
+    def broken(self) -> tuple[Constraint, ...]:
+        """The constraints that do not hold."""
+        return tuple(c for c in self.constraints if not c.satisfied)
+
+
+def check(
+    parameterization: Parameterization,
+    rates: Sequence[Exact],
+    family: OptimizerFamily,
+    alignment: Alignment,
+) -> Assessment:
+    """Judge exponents that a user brings: their own a, b and c.
+
+    Args:
+        parameterization: The a and b of every layer.
+        rates: c for every layer, embedding first; learning rates scale as n^-c.
+        family: The optimizer family.
+        alignment: The alignment assumed.
+
+    Returns:
+        The case with its residuals, gradients, constraints and verdict.
+
+    >>> from widthwise.theory import ADAM, FULL, STANDARD
+    >>> case = check(STANDARD, [0, 0, 0], ADAM, FULL)  # one global learning rate
+    >>> case.verdict.stable, [str(c) for c in case.broken][0]
+    (False, 'stable_activations.update (hidden): scales as n, must be at most constant')
+    """
+    c = tuple(exact(rate) for rate in rates)
+    labels = parameterization.labels
+    if len(c) != len(labels):
+        raise ValueError(f"{len(c)} rates for {len(labels)} layers: expected one for each of {', '.join(labels)}")
+    constraints = at_init(parameterization)
+    if any(not constraint.satisfied for constraint in constraints):
+        return unstable_at_init(parameterization, family, alignment)
+
+    layers = parameterization.layers
+    gradients = Gradients(
+        at_init=gradients_at_init(parameterization),
+        trained=trained_gradients(parameterization, family, c[-1]),
+    )
+    updates = [
+        family.update(b=layer.b, c=rate, g=g) for layer, rate, g in zip(layers, c, gradients.trained, strict=True)
+    ]
+    residuals = [layers[0].a + updates[0]]
+    changes: list[Change] = []
+    for layer, d, aligned in zip(layers[1:], updates[1:], alignment.layers(len(layers) - 2), strict=True):
+        changes.append(Change.of(layer, aligned, d, residuals[-1]))
+        residuals.append(changes[-1].residual)
+    logit_change = residuals.pop()
+
+    constraints += tuple(bounded_growth(labels, family, c, gradients.trained))
+    constraints += tuple(in_training(labels, residuals[0], changes))
+    return Assessment(
+        parameterization=parameterization,
+        family=family,
+        alignment=alignment,
+        rates=c,
+        gradients=gradients,
+        residuals=tuple(residuals),
+        logit_change=logit_change,
+        constraints=constraints,
+        verdict=Verdict(
+            stable_at_init=True,
+            stable=all(constraint.satisfied for constraint in constraints if constraint.name != NONTRIVIAL),
+            nontrivial=logit_change <= 0,
+            feature_learning=residuals[-1] == 0 and min(residuals) == 0,
+            residual=residuals[-1],
+        ),
+    )
+
+
+def unstable_at_init(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
+    """Give the verdict on exponents for which no learning rate can help."""
+    return Assessment(
+        parameterization=parameterization,
+        family=family,
+        alignment=alignment,
+        rates=None,
+        gradients=None,
+        residuals=None,
+        logit_change=None,
+        constraints=at_init(parameterization),
+        verdict=Verdict(stable_at_init=False, stable=False, nontrivial=False, feature_learning=False, residual=None),
+    )
+
+
+def gradients_at_init(parameterization: Parameterization) -> tuple[Fraction, ...]:
+    """Give g for every layer in the first backward pass of a network that is stable at initialization.
+
+    The loss's derivative by the logits is of constant size. Going back through the readout multiplies it by
+    n^-(a + b), through a hidden layer by n^-(a + b) √n = 1, and a layer's own multiplier adds its n^-a.
+    """
+    return _gradients(parameterization, parameterization.readout.b)
+
+
+def trained_gradients(
+    parameterization: Parameterization, family: OptimizerFamily, readout_rate: Fraction
+) -> tuple[Fraction, ...]:
+    """Give g for every layer once the readout has been updated with learning rate n^-readout_rate."""
+    readout = parameterization.readout
+    d = family.update(b=readout.b, c=readout_rate, g=readout.a)
+    return _gradients(parameterization, min(readout.b, d))
+
+
+def _gradients(parameterization: Parameterization, readout_weight: Fraction) -> tuple[Fraction, ...]:
+    *below, readout = parameterization.layers
+    backward = readout.a + readout_weight
+    return (*(layer.a + backward for layer in below), readout.a)

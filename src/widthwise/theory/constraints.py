@@ -1,0 +1,153 @@
+"""Constraints: what must hold of the exponents, each as a value that knows by how much (Table 2, appendix).
+
+Every constraint bounds a quantity of size n^-value. The names say what is bounded and through which term:
+
+- `stable_at_init`: activations of constant size, and logits of at most that, in the first forward pass;
+- `stable_activations.update | .inherited | .joint`: the change of a layer's activations through ΔW·z, W·Δz, ΔW·Δz;
+- `stable_logits.update | .inherited | .joint`: the same for the logits;
+- `bounded_growth`: with parameter scaling, weights are not multiplied by a power of n at every step (c ≥ 0);
+- `nontrivial`: the logits do change, through at least one of the three terms.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from widthwise.theory.alignment import LayerAlignment
+from widthwise.theory.exact import HALF, power_of_n
+from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.parameterization import Layer, Parameterization
+
+STABLE_AT_INIT = "stable_at_init"
+STABLE_ACTIVATIONS = "stable_activations"
+STABLE_LOGITS = "stable_logits"
+BOUNDED_GROWTH = "bounded_growth"
+NONTRIVIAL = "nontrivial"
+
+
+class Bound(StrEnum):
+    """What the size of a constrained quantity must be."""
+
+    EXACTLY = "exactly constant"
+    AT_MOST = "at most constant"
+    AT_LEAST = "at least constant"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A bound on one quantity of size n^-value in one layer.
+
+    Attributes:
+        name: Which constraint, as listed in this module's docstring.
+        layer: The label of the layer it belongs to.
+        value: The negative exponent of the quantity.
+        bound: What that quantity must be.
+    """
+
+    name: str
+    layer: str
+    value: Fraction
+    bound: Bound = Bound.AT_MOST
+
+    @property
+    def slack(self) -> Fraction:
+        """How far the exponent is inside its bound; 0 where it binds, negative where it is broken."""
+        match self.bound:
+            case Bound.AT_MOST:
+                return self.value
+            case Bound.AT_LEAST:
+                return -self.value
+            case Bound.EXACTLY:
+                return -abs(self.value)
+
+    @property
+    def binding(self) -> bool:
+        """Whether there is no slack left."""
+        return self.value == 0
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether it holds."""
+        return self.slack.numerator >= 0
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.layer}): scales as {power_of_n(-self.value)}, must be {self.bound}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The negative exponents of the three terms in which a layer's output changes during training."""
+
+    update: Fraction
+    """ΔW·z"""
+    joint: Fraction
+    """ΔW·Δz"""
+    inherited: Fraction
+    """W·Δz"""
+
+    @classmethod
+    def of(cls, layer: Layer, alignment: LayerAlignment, d: Fraction, r: Fraction) -> "Change":
+        """Give a layer's terms when its update is n^-d and the activations that enter it changed by n^-r."""
+        updated = layer.a + d
+        return cls(
+            update=updated - alignment.alpha,
+            joint=updated + r - alignment.u,
+            inherited=layer.total + r - alignment.omega,
+        )
+
+    @property
+    def residual(self) -> Fraction:
+        """The negative exponent of the whole change: that of its largest term."""
+        return min(self.update, self.joint, self.inherited)
+
+    def constraints(self, name: str, layer: str) -> Iterator[Constraint]:
+        """Bound each of the terms."""
+        yield Constraint(f"{name}.update", layer, self.update)
+        yield Constraint(f"{name}.joint", layer, self.joint)
+        yield Constraint(f"{name}.inherited", layer, self.inherited)
+
+
+def at_init(parameterization: Parameterization) -> tuple[Constraint, ...]:
+    """Give the constraints on the first forward pass, one for each layer (§3.3.1).
+
+    A sum over n independent terms is √n times one of them, so hidden and readout need n^-(a + b) to make
+    up for n^1/2. The embedding's sum does not grow. Logits may shrink; activations may not.
+    """
+    p = parameterization
+    labels = p.labels
+    return (
+        Constraint(STABLE_AT_INIT, labels[0], p.embedding.total, Bound.EXACTLY),
+        *(
+            Constraint(STABLE_AT_INIT, label, layer.total - HALF, Bound.EXACTLY)
+            for label, layer in zip(labels[1:-1], p.hidden, strict=True)
+        ),
+        Constraint(STABLE_AT_INIT, labels[-1], p.readout.total - HALF),
+    )
+
+
+def in_training(labels: Sequence[str], embedding_change: Fraction, changes: Sequence[Change]) -> Iterator[Constraint]:
+    """Give the constraints on every later forward pass, from the changes of all layers (§3.3.2).
+
+    Args:
+        labels: The layers' names, embedding first.
+        embedding_change: The negative exponent of the change of the first activations.
+        changes: The terms of each hidden layer's change, then of the logits'.
+    """
+    yield Constraint(f"{STABLE_ACTIVATIONS}.update", labels[0], embedding_change)
+    for label, change in zip(labels[1:-1], changes[:-1], strict=True):
+        yield from change.constraints(STABLE_ACTIVATIONS, label)
+    yield from changes[-1].constraints(STABLE_LOGITS, labels[-1])
+    yield Constraint(NONTRIVIAL, labels[-1], changes[-1].residual, Bound.AT_LEAST)
+
+
+def bounded_growth(
+    labels: Sequence[str], family: OptimizerFamily, rates: Sequence[Fraction], gradients: Sequence[Fraction]
+) -> Iterator[Constraint]:
+    """Give the constraints that keep weights from growing exponentially in the number of steps.
+
+    Only parameter scaling can do that: each update is n^-(c + gradient_power·g) times the weights it is added to.
+    """
+    if family.parameter_power:
+        for label, c, g in zip(labels, rates, gradients, strict=True):
+            yield Constraint(BOUNDED_GROWTH, label, family.growth(c=c, g=g))

@@ -1,0 +1,134 @@
+"""Equivalence: different exponents, the same network (§3.2).
+
+A layer only ever acts through n^-a W. Moving it to (a + θ, b − θ) leaves that product as it starts, and the
+product trains as before when c follows by the family's correction: 2θ for SGD, θ for Adam, 0 for Adafactor.
+In exact arithmetic, that is; in floating point and with an epsilon the members of a class can differ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from widthwise.theory.exact import Exact, exact
+from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.parameterization import PARAMETERIZATIONS, Layer, Parameterization
+
+
+def move(parameterization: Parameterization, theta: Sequence[Exact], name: str = "custom") -> Parameterization:
+    """Move every layer by its own θ, to (a + θ, b − θ).
+
+    >>> from widthwise.theory import NTK, STANDARD
+    >>> move(STANDARD, [0, "1/2", "1/2"], name="ntk") == NTK
+    True
+    """
+    by = _per_layer(parameterization, theta)
+    embedding, *hidden, readout = (
+        Layer(layer.a + t, layer.b - t) for layer, t in zip(parameterization.layers, by, strict=True)
+    )
+    return replace(parameterization, name=name, embedding=embedding, hidden=tuple(hidden), readout=readout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How two parameterizations of the same depth relate.
+
+    Attributes:
+        first: One of them.
+        second: The other.
+        theta: By how much each layer of `first` moves to become that of `second`; None where they differ
+            already at initialization.
+        differing: The labels of the layers whose initial size n^-(a + b) is not the same.
+    """
+
+    first: Parameterization
+    second: Parameterization
+    theta: tuple[Fraction, ...] | None
+    differing: tuple[str, ...]
+
+    @property
+    def equivalent_at_init(self) -> bool:
+        """Whether the two compute the same function before training."""
+        return self.theta is not None
+
+    def rates(self, rates: Sequence[Exact], family: OptimizerFamily) -> tuple[Fraction, ...]:
+        """Give the rates c with which `second` trains exactly as `first` does with `rates`."""
+        if self.theta is None:
+            raise ValueError(
+                f"no learning rates make {self.second.name!r} train as {self.first.name!r}: "
+                f"they start at different sizes in {', '.join(self.differing)}"
+            )
+        given = _per_layer(self.first, rates)
+        return tuple(c - family.rate_correction * t for c, t in zip(given, self.theta, strict=True))
+
+    def equivalent_in_training(
+        self, rates: Sequence[Exact], second_rates: Sequence[Exact], family: OptimizerFamily
+    ) -> bool:
+        """Say whether `first` with `rates` trains exactly as `second` with `second_rates`."""
+        wanted = _per_layer(self.second, second_rates)
+        return self.theta is not None and self.rates(rates, family) == wanted
+
+
+def compare(first: Parameterization, second: Parameterization) -> Comparison:
+    """Say whether two parameterizations are equivalent, and by which move.
+
+    >>> from widthwise.theory import ADAM, FULL, NTK, STANDARD, MUP, solve
+    >>> compare(STANDARD, MUP).differing
+    ('readout',)
+    >>> rates = compare(STANDARD, NTK).rates(solve(STANDARD, ADAM, FULL).rates, ADAM)
+    >>> rates == solve(NTK, ADAM, FULL).rates
+    True
+    """
+    if first.labels != second.labels:
+        raise ValueError(
+            f"{first.name!r} has {len(first.hidden)} hidden layers and {second.name!r} has "
+            f"{len(second.hidden)}: only networks of the same depth can be compared"
+        )
+    pairs = list(zip(first.labels, first.layers, second.layers, strict=True))
+    differing = tuple(label for label, x, y in pairs if x.total != y.total)
+    theta = None if differing else tuple(y.a - x.a for _, x, y in pairs)
+    return Comparison(first=first, second=second, theta=theta, differing=differing)
+
+
+@dataclass(frozen=True, slots=True)
+class EquivalenceClass:
+    """All parameterizations that compute the same function at initialization.
+
+    Attributes:
+        sums: a + b of every layer, which is what they share; in the (a, b) plane each layer's class is the
+            line on which a + b is this.
+    """
+
+    sums: tuple[Fraction, ...]
+
+    @classmethod
+    def of(cls, parameterization: Parameterization) -> "EquivalenceClass":
+        """Give the class that a parameterization belongs to."""
+        return cls(tuple(layer.total for layer in parameterization.layers))
+
+    def __contains__(self, parameterization: Parameterization) -> bool:
+        return EquivalenceClass.of(parameterization) == self
+
+    @property
+    def presets(self) -> tuple[Parameterization, ...]:
+        """The presets in the class, at its depth.
+
+        >>> from widthwise.theory import MUP
+        >>> [p.name for p in EquivalenceClass.of(MUP).presets]
+        ['mup', 'mean_field']
+        """
+        all_presets = (p.with_hidden_layers(len(self.sums) - 2) for p in PARAMETERIZATIONS.values())
+        return tuple(p for p in all_presets if p in self)
+
+    def member(self, a: Sequence[Exact], name: str = "custom") -> Parameterization:
+        """Give the one member whose multipliers are n^-a; zeros for one that needs no multipliers."""
+        if len(a) != len(self.sums):
+            raise ValueError(f"{len(a)} multipliers for {len(self.sums)} layers: expected one for each")
+        embedding, *hidden, readout = (Layer(exact(x), total - exact(x)) for x, total in zip(a, self.sums, strict=True))
+        return Parameterization(name=name, embedding=embedding, hidden=tuple(hidden), readout=readout)
+
+
+def _per_layer(parameterization: Parameterization, values: Sequence[Exact]) -> tuple[Fraction, ...]:
+    labels = parameterization.labels
+    if len(values) != len(labels):
+        raise ValueError(f"{len(values)} values for {len(labels)} layers: expected one for each of {labels}")
+    return tuple(exact(value) for value in values)

@@ -1,0 +1,62 @@
+"""Optimizer families: how the size of an update follows from rate, gradient and parameter (§2.1, appendix).
+
+With learning rate n^-c, gradient n^-g and initialization n^-b the first update has size n^-d, where
+d = c + gradient_power·g + parameter_power·b. That line is all the theory knows of an optimizer, so a new
+family is a new value, e.g. sign descent is `OptimizerFamily(name="sign")`.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerFamily:
+    """The powers of gradient and parameter to which updates are proportional.
+
+    Attributes:
+        name: What to call it.
+        gradient_power: 1 when the update is proportional to the gradient, 0 when it is normalized away.
+            Anything from 0 up is handled.
+        parameter_power: 1 when updates are multiplied by the size of the parameter they change, else 0.
+    """
+
+    name: str
+    gradient_power: Fraction = Fraction(0)
+    parameter_power: int = 0
+
+    def __post_init__(self) -> None:
+        if self.gradient_power < 0:
+            raise ValueError(f"gradient_power of {self.name!r} is {self.gradient_power}: expected 0 or more")
+        if self.parameter_power not in (0, 1):
+            raise ValueError(f"parameter_power of {self.name!r} is {self.parameter_power}: expected 0 or 1")
+
+    def update(self, *, b: Fraction, c: Fraction, g: Fraction) -> Fraction:
+        """Give d, where the update has size n^-d."""
+        d = self.growth(c=c, g=g)
+        return d + b if self.parameter_power else d
+
+    def rate(self, *, b: Fraction, d: Fraction, g: Fraction) -> Fraction:
+        """Give the c at which the update has size n^-d: the inverse of `update`."""
+        c = d - b if self.parameter_power else d
+        return c - self.gradient_power * g if self.gradient_power else c
+
+    def growth(self, *, c: Fraction, g: Fraction) -> Fraction:
+        """Give the exponent by which, under parameter scaling, a weight is multiplied at every step."""
+        return c + self.gradient_power * g if self.gradient_power else c
+
+    @property
+    def rate_correction(self) -> Fraction:
+        """What c loses per unit of θ when a layer moves to (a + θ, b − θ) and must train as before.
+
+        The effective update n^-(a + d) has to stay. Moving adds θ to a and to g and takes θ from b.
+        """
+        return 1 + self.gradient_power - self.parameter_power
+
+
+SGD = OptimizerFamily(name="sgd", gradient_power=Fraction(1))
+ADAM = OptimizerFamily(name="adam")
+ADAFACTOR = OptimizerFamily(name="adafactor", parameter_power=1)
+
+FAMILIES = MappingProxyType({f.name: f for f in (SGD, ADAM, ADAFACTOR)})
+"""The families by name. Adam without its normalization is SGD's; Adam with parameter scaling is Adafactor's."""

@@ -1,0 +1,105 @@
+"""The solver: the largest learning rates that keep training stable (§3.3.4, appendix).
+
+"Largest" means the smallest c, layer by layer *in the order of the forward pass*: no rate can be raised without
+lowering the rate of an earlier layer. The order matters in two places. With SGD the readout's rate feeds every
+other layer's gradient, so the readout takes no more than leaves them their largest rates. Where u > alpha, a
+layer whose input changes less could learn faster; the earlier layer does not step back for it. Elsewhere each
+layer's largest rate is its own, and the order is of no consequence.
+"""
+
+from fractions import Fraction
+
+from widthwise.theory.alignment import Alignment
+from widthwise.theory.checker import Assessment, check, gradients_at_init, unstable_at_init
+from widthwise.theory.constraints import Change, Constraint, at_init
+from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.parameterization import Layer, Parameterization
+
+
+def solve(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
+    """Find the maximum stable learning-rate exponents and say what they amount to.
+
+    Where features cannot be learned (standard and NTK under Tensor Programs) these are the largest rates that
+    are stable all the same. A network that is unstable at initialization gets that verdict and no rates.
+
+    Args:
+        parameterization: The a and b of every layer.
+        family: The optimizer family.
+        alignment: The alignment assumed.
+
+    Returns:
+        The case with its rates, residuals, gradients, constraints and verdict.
+
+    >>> from widthwise.theory import ADAM, FULL, MUP
+    >>> case = solve(MUP, ADAM, FULL)
+    >>> [str(-c) for c in case.rates]  # exponents of n: embedding, hidden, readout
+    ['-1/2', '-1', '-1/2']
+    >>> case.verdict.feature_learning
+    True
+    """
+    if any(not constraint.satisfied for constraint in at_init(parameterization)):
+        return unstable_at_init(parameterization, family, alignment)
+    return check(parameterization, _largest_rates(parameterization, family, alignment), family, alignment)
+
+
+def _largest_rates(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> list[Fraction]:
+    embedding, *hidden, readout = parameterization.layers
+    *aligned, readout_aligned = alignment.layers(len(hidden))
+    required, *hidden_required = least_residuals(parameterization, alignment)
+    embedding_g, *hidden_g, readout_g = gradients_at_init(parameterization)
+
+    def bounded(d: Fraction, layer: Layer) -> Fraction:
+        """Keep an update that is multiplied by the weights from outgrowing them."""
+        return max(d, layer.b) if family.parameter_power else d
+
+    d = bounded(required - embedding.a, embedding)
+    rates = [family.rate(b=embedding.b, d=d, g=embedding_g)]
+    residual = embedding.a + d
+    for layer, align, least, g in zip(hidden, aligned, hidden_required, hidden_g, strict=True):
+        d = bounded(least + max(align.alpha, align.u - residual) - layer.a, layer)
+        rates.append(family.rate(b=layer.b, d=d, g=g))
+        residual = Change.of(layer, align, d, residual).residual
+
+    d = bounded(max(readout_aligned.alpha, readout_aligned.u - residual) - readout.a, readout)
+    if family.gradient_power:
+        d = max(d, readout.b)  # an update beyond the initialization would enlarge every earlier gradient
+    rates.append(family.rate(b=readout.b, d=d, g=readout_g))
+    return rates
+
+
+def least_residuals(parameterization: Parameterization, alignment: Alignment) -> list[Fraction]:
+    """Give the least r of embedding and hidden layers with which all later layers can still be stable.
+
+    A change n^-r of a layer's input reaches its output as n^-(a + b + r - omega) through the initial weights,
+    whatever the learning rates. Going back from the logits, that bounds each r from below.
+    """
+    *hidden, readout = alignment.layers(len(parameterization.hidden))
+    least = [max(Fraction(0), readout.omega - parameterization.readout.total)]
+    for layer, align in zip(reversed(parameterization.hidden), reversed(hidden), strict=True):
+        least.append(max(Fraction(0), least[-1] + align.omega - layer.total))
+    return least[::-1]
+
+
+def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
+    """Say for every layer what keeps its rate from being raised: the constraints that would break first.
+
+    Every solved rate has at least one. For rates that were brought, a layer without any could learn faster;
+    a constraint that is broken already is not listed again.
+
+    >>> from widthwise.theory import MUP, NONE, SGD
+    >>> readout = limits(solve(MUP, SGD, NONE))[-1]
+    >>> sorted({f"{c.name} ({c.layer})" for c in readout if c.name.endswith(".update")})
+    ['stable_activations.update (embedding)', 'stable_activations.update (hidden)']
+    """
+    if case.rates is None:
+        return ()
+    held = [i for i, constraint in enumerate(case.constraints) if constraint.satisfied]
+    found: list[tuple[Constraint, ...]] = []
+    for index, c in enumerate(case.rates):
+        faster = (*case.rates[:index], c - _NUDGE, *case.rates[index + 1 :])
+        raised = check(case.parameterization, faster, case.family, case.alignment).constraints
+        found.append(tuple(case.constraints[i] for i in held if not raised[i].satisfied))
+    return tuple(found)
+
+
+_NUDGE = Fraction(1, 10**9)
