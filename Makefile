@@ -1,4 +1,5 @@
-# `make test` checks everything. It builds .venv from pinned versions first; that step runs again only when the pins change.
+# Two commands do everything: `make demo` shows what Widthwise does, `make test` checks all of it.
+# Both build .venv from pinned versions first; that step runs again only when the pins change.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -6,7 +7,10 @@ READY := .venv/ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: test lint types unit format clean
+.PHONY: demo test lint types unit format clean
+
+demo: $(READY)
+	@$(BIN)/widthwise exponents
 
 test: lint types unit
 

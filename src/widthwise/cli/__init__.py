@@ -1,0 +1,3 @@
+"""The command line: one thin file for each subcommand."""
+
+from widthwise.cli.main import main as main

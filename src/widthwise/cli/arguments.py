@@ -1,0 +1,62 @@
+"""How words on the command line become values of the theory."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from widthwise.theory import exact
+
+Value = TypeVar("Value")
+
+
+def named(values: Mapping[str, Value]) -> PrimitiveConstructorSpec[Value]:
+    """Accept the name of one of `values`, whatever its case, with hyphens for underscores if one likes."""
+
+    def read(name: str) -> Value:
+        try:
+            return values[name.lower().replace("-", "_")]
+        except KeyError:
+            raise ValueError(f"{name!r} is not one of {', '.join(values)}") from None
+
+    return _spec("{" + ",".join(values) + "}", read)
+
+
+def numbers(metavar: str, *counts: int) -> PrimitiveConstructorSpec[tuple[Fraction, ...]]:
+    """Accept exact numbers joined by commas, as many as one of `counts` says."""
+
+    def read(text: str) -> tuple[Fraction, ...]:
+        parts = tuple(exact(part.strip()) for part in text.split(","))
+        if len(parts) not in counts:
+            raise ValueError(f"{text!r} has {len(parts)} numbers: expected {metavar}")
+        return parts
+
+    return _spec(metavar, read)
+
+
+def count(metavar: str) -> PrimitiveConstructorSpec[int]:
+    """Accept a whole number from 0 up."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal():
+            raise ValueError(f"{text!r} is not a whole number from 0 up")
+        return int(text)
+
+    return _spec(metavar, read)
+
+
+def unset(meaning: str) -> Any:
+    """Say in the help what it means to leave an option out."""
+    return tyro.conf.arg(help_behavior_hint=f"(default: {meaning})")
+
+
+def _spec(metavar: str, read: Callable[[str], Value]) -> PrimitiveConstructorSpec[Value]:
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=lambda value: value is not None,
+        str_from_instance=lambda value: [str(value)],
+    )

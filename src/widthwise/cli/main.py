@@ -1,0 +1,126 @@
+"""The `widthwise` command: reads the arguments, runs the subcommand, and turns what is wrong into one line.
+
+A subcommand is a frozen dataclass, whose fields are its options, with a `run` method. Only the one that is asked for
+is imported, so that none has to wait for another's dependencies.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+import tyro
+
+from widthwise import __version__
+
+WRONG_INPUT = 2
+INTERRUPTED = 130
+
+COMMANDS = {
+    "exponents": ("Exponents", "learning-rate exponents for a parameterization, and whether they are stable"),
+}
+"""For each subcommand, the class in the module of its name, and what it is for."""
+
+USAGE = "\n".join(
+    [
+        "usage: widthwise COMMAND [OPTIONS]",
+        "",
+        "How initialization, multipliers, learning rates and epsilons change with a network's width.",
+        "",
+        *(f"  {name:12}{summary}" for name, (_, summary) in COMMANDS.items()),
+        "",
+        "widthwise COMMAND --help explains a command; widthwise --version prints the version.",
+    ]
+)
+
+
+class Command(Protocol):
+    """What every subcommand is."""
+
+    def run(self) -> int:
+        """Do it; return the exit code."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters still gets its table
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    name = " ".join(["widthwise", *(word for word in given[:1] if word in COMMANDS)])
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except ValueError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return WRONG_INPUT
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(given: Sequence[str]) -> int:
+    match given:
+        case [] | ["-h" | "--help", *_]:
+            print(USAGE)
+            return 0
+        case ["--version", *_]:
+            print(f"widthwise {__version__}")
+            return 0
+        case [name, *options] if name in COMMANDS:
+            return _parse(name, options).run()
+        case [name, *_]:
+            raise ValueError(f"{name!r} is not a command: expected one of {', '.join(COMMANDS)}")
+        case _:
+            raise AssertionError(given)
+
+
+def _parse(name: str, options: Sequence[str]) -> Command:
+    kind = getattr(importlib.import_module(f"widthwise.cli.{name}"), COMMANDS[name][0])
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, prog=f"widthwise {name}", args=options, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as end:
+        if end.code:
+            raise ValueError(one_line(complaint.getvalue())) from None
+        raise
+
+
+_OPTION = re.compile(r"^--[\w-]+(?=$|[ ,])", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def one_line(boxed: str) -> str:
+    """Take the message, and the options it suggests, out of the box that tyro draws around them.
+
+    >>> print(one_line('''╭─ Unrecognized options ──╮
+    ... │ Unrecognized options: --jso │
+    ... │ ─────────────────────────── │
+    ... │ Perhaps you meant:          │
+    ... │     --json                  │
+    ... ╰─────────────────────────────╯'''))
+    Unrecognized options: --jso; perhaps you meant --json
+    """
+    sections: list[list[str]] = [[]]
+    for line in boxed.splitlines()[1:]:  # the first line is a title
+        row = _COLOUR.sub("", line).strip("│╰╯ ")
+        if set(row) <= {"─", "-"}:
+            sections.append([])
+        else:
+            sections[-1].append(row)
+    first, *others = (section for section in sections if section)
+    message = " ".join(first)
+    for section in others:
+        if section[0].startswith("Perhaps you meant"):
+            message += "; perhaps you meant " + " or ".join(_OPTION.findall("\n".join(section)))
+    return message

@@ -1,0 +1,230 @@
+"""`widthwise exponents` as a person and as a program would use it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widthwise.cli import main
+
+MUP_ADAM = ["--parameterization", "mup", "--optimizer", "adam"]
+OWN = ["--embedding", "0,0", "--hidden", "0,1/2", "--readout", "0,1/2"]
+OWN_GLOBAL = ["--embedding", "0,0,0", "--hidden", "0,1/2,0", "--readout", "0,1/2,0"]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    assert main(["exponents", *options]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *options: str):
+    return json.loads(printed(capsys, *options, "--json"))
+
+
+def test_without_options_it_prints_table_1_with_the_four_trivial_cells_marked(capsys):
+    out = printed(capsys)
+    table, notes = out.split("Alignment full")
+    rows = [line.split() for line in table.splitlines()]
+    assert ["mup", "embedding", "-1/2", "1/2", "-1/2", "0", "-1/2", "0", "0", "-1/2", "0"] in rows
+    assert ["readout", "0", "-1", "-1", "1", "0", "0", "*1", "1/2", "*0"] in rows
+    assert table.count("*") == 4
+    explained = [line for line in notes.splitlines() if line.startswith("*")]
+    assert len(explained) == 1
+    for case in ("mup sgd none", "mup adafactor none", "mean_field sgd none", "mean_field adafactor none"):
+        assert case in explained[0]
+    assert max(len(line) for line in table.splitlines()) <= 90
+
+
+def test_without_a_selection_json_lists_all_cases(capsys):
+    cases = as_json(capsys)
+    assert len(cases) == 24
+    assert len({(c["parameterization"], c["optimizer"], c["alignment"]["alpha"]["hidden"]) for c in cases}) == 24
+    assert sum(not c["verdict"]["nontrivial"] for c in cases) == 4
+
+
+def test_one_case_is_one_object_with_exact_exponents_of_n(capsys):
+    case = as_json(capsys, *MUP_ADAM, "--alignment", "full")
+    assert case["parameterization"] == "mup"
+    assert case["optimizer"] == "adam"
+    assert case["alignment"] == {
+        "alpha": {"hidden": "1", "readout": "1"},
+        "omega": {"hidden": "1/2", "readout": "1/2"},
+        "u": {"hidden": "1", "readout": "1"},
+    }
+    assert case["exponents"] == {
+        "embedding": {"init_std": "-1/2", "multiplier": "1/2", "gradient": "-1/2", "learning_rate": "-1/2"},
+        "hidden": {"init_std": "-1/2", "multiplier": "0", "gradient": "-1", "learning_rate": "-1"},
+        "readout": {"init_std": "-1/2", "multiplier": "-1/2", "gradient": "-1/2", "learning_rate": "-1/2"},
+    }
+    assert case["verdict"] == {
+        "stable_at_init": True,
+        "stable": True,
+        "nontrivial": True,
+        "feature_learning": True,
+        "residual": "0",
+    }
+    logits = [c for c in case["constraints"] if c["name"].startswith("stable_logits")]
+    assert {"name": "stable_logits.update", "layer": "readout", "slack": "0", "binding": True} in logits
+    assert {"name": "stable_logits.inherited", "layer": "readout", "slack": "1/2", "binding": False} in logits
+
+
+def test_a_partial_selection_lists_what_it_leaves_open(capsys):
+    cases = as_json(capsys, *MUP_ADAM)
+    assert [c["alignment"]["alpha"]["hidden"] for c in cases] == ["1", "1/2"]
+    assert len(as_json(capsys, "--alignment", "tensor_programs")) == 12
+
+
+def test_names_are_forgiving_about_case_and_hyphens(capsys):
+    chosen = ["--parameterization", "Mean-Field", "--optimizer", "ADAM", "--alignment", "tensor-programs"]
+    assert as_json(capsys, *chosen)["parameterization"] == "mean_field"
+
+
+def test_alignment_by_numbers(capsys):
+    chosen = [*MUP_ADAM, "--alpha", "3/4", "--omega", "1/2,1", "--u", "3/4"]
+    case = as_json(capsys, *chosen)
+    assert case["alignment"]["omega"] == {"hidden": "1/2", "readout": "1"}
+    assert case["exponents"]["hidden"]["learning_rate"] == "-3/4"
+
+
+def test_numbers_left_out_come_from_the_named_alignment_or_follow_alpha(capsys):
+    named = as_json(capsys, *MUP_ADAM, "--alignment", "full", "--omega", "3/4")
+    assert [named["alignment"][name]["readout"] for name in ("alpha", "omega", "u")] == ["1", "3/4", "1"]
+    alone = as_json(capsys, *MUP_ADAM, "--alpha", "2/3,3/4")
+    assert alone["alignment"]["u"] == {"hidden": "2/3", "readout": "3/4"}
+    assert alone["alignment"]["omega"] == {"hidden": "1/2", "readout": "1/2"}
+
+
+def test_hidden_layers_that_differ_are_a_list(capsys):
+    chosen = [*MUP_ADAM, "--alpha", "3/4", "--omega", "3/4", "--layers", "3"]
+    case = as_json(capsys, *chosen)
+    assert [layer["learning_rate"] for layer in case["exponents"]["hidden"]] == ["-5/4", "-1", "-3/4"]
+    assert {c["layer"] for c in case["constraints"]} >= {"hidden.1", "hidden.2", "hidden.3"}
+    assert "here 3 (--layers)" in printed(capsys, *chosen)
+
+
+def test_depth_does_not_matter_without_hidden_omega_above_one_half(capsys):
+    shallow, deep = (as_json(capsys, *MUP_ADAM, "--alignment", "full", "--layers", n) for n in ("1", "9"))
+    assert shallow["exponents"] == deep["exponents"]
+
+
+def test_own_exponents_are_solved(capsys):
+    case = as_json(capsys, *OWN, "--optimizer", "adam", "--alignment", "full")
+    assert case["parameterization"] == "custom"
+    assert case["exponents"]["hidden"]["learning_rate"] == "-1"
+
+
+def test_own_exponents_with_rates_are_checked(capsys):
+    chosen = [*OWN_GLOBAL, "--optimizer", "adam", "--alignment", "full"]
+    case = as_json(capsys, *chosen, "--layers", "2")
+    assert case["exponents"]["hidden"]["learning_rate"] == "0"
+    assert case["verdict"]["stable_at_init"]
+    assert not case["verdict"]["stable"]
+    assert "Broken: stable_activations.update (hidden): scales as n, must be at most constant." in printed(
+        capsys, *chosen
+    )
+
+
+def test_unstable_exponents_are_an_answer(capsys):
+    chosen = ["--embedding", "0,0", "--hidden", "0,0", "--readout", "0,1/2"]
+    case = as_json(capsys, *chosen, "--optimizer", "sgd", "--alignment", "none")
+    assert case["verdict"]["stable_at_init"] is False
+    assert case["verdict"]["residual"] is None
+    assert case["exponents"]["hidden"]["learning_rate"] is None
+    assert "unstable at initialization" in printed(capsys, *chosen)
+
+
+def test_one_case_says_what_limits_each_rate(capsys):
+    out = printed(capsys, "--parameterization", "standard", "--optimizer", "adam", "--alignment", "tensor_programs")
+    assert "stable_logits.inherited (readout)" in out
+    assert "feature learning: no" in out
+    assert "the readout's input changes only as n^-1/2" in out
+
+
+def test_later_gradients_are_shown_where_they_differ(capsys):
+    assert "later" in printed(capsys, *MUP_ADAM, "--alignment", "none")
+    assert "later" not in printed(capsys, *MUP_ADAM, "--alignment", "full")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--parameterization", "stp"], ["--parameterization", "'stp'", "standard, ntk, mup, mean_field"]),
+        (["--optimizer", "lion"], ["--optimizer", "'lion'", "sgd, adam, adafactor"]),
+        (["--alignment", "half"], ["--alignment", "'half'", "full, none, tensor_programs"]),
+        (["--alpha", "5/4"], ["alpha", "5/4", "from 0 to 1"]),
+        (["--alpha", "1/2,-1"], ["alpha", "-1", "from 0 to 1"]),
+        (["--alpha", "1/0"], ["--alpha", "'1/0'", "3/4"]),
+        (["--alpha", "x"], ["--alpha", "'x'", "3/4"]),
+        (["--alpha", "1,1,1"], ["--alpha", "'1,1,1'", "HIDDEN,READOUT"]),
+        (["--omega", "1"], ["--alpha missing"]),
+        (["--layers", "-1"], ["--layers", "'-1'", "whole number"]),
+        (["--embedding", "0,0"], ["--hidden and --readout missing", "A,B"]),
+        (["--embedding", "0"], ["--embedding", "'0'", "A,B or A,B,C"]),
+        ([*OWN[:4], "--readout", "0,1/2,1"], ["--readout 0,1/2,1", "give C for every layer"]),
+        ([*OWN, "--parameterization", "ntk"], ["--parameterization ntk", "exclude each other"]),
+        (["--jsn"], ["--jsn", "perhaps you meant --json"]),
+        (["--alpha"], ["--alpha"]),
+    ],
+)
+def test_wrong_input_is_one_line_that_names_it(capsys, options: list[str], named: list[str]):
+    assert main(["exponents", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("widthwise exponents: ")
+    for part in named:
+        assert part in err
+
+
+def test_an_unknown_command_is_one_line_that_lists_the_commands(capsys):
+    assert main(["expnents"]) == 2
+    assert capsys.readouterr().err == "widthwise: 'expnents' is not a command: expected one of exponents\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_no_command_prints_the_commands(capsys, arguments: list[str]):
+    assert main(arguments) == 0
+    assert "  exponents  " in capsys.readouterr().out
+
+
+def test_help_says_what_every_option_means_and_where_it_defaults_to(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["exponents", "--help"])
+    assert not end.value.code
+    text = capsys.readouterr().out
+    for option in ("parameterization", "optimizer", "alignment", "alpha", "omega", "u", "layers", "json"):
+        assert f"--{option} " in text
+    assert "(default: full and none)" in " ".join(text.split())
+
+
+def installed(*arguments: str, **settings) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("widthwise")
+    return subprocess.run([command, *arguments], stderr=subprocess.PIPE, text=True, check=False, **settings)
+
+
+def test_the_command_is_installed():
+    assert installed("--version", stdout=subprocess.PIPE).stdout.startswith("widthwise ")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_stops_reading_is_no_error(options: list[str]):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert installed("exponents", *options, stdout=write).stderr == ""
+    finally:
+        os.close(write)
+
+
+def test_a_terminal_without_greek_letters_gets_its_table():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    run = installed("exponents", stdout=subprocess.PIPE, env=environment)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.count("readout") == 4
+    wrong = installed("exponents", "--alpha", "x", stdout=subprocess.PIPE, env=environment)
+    assert wrong.stderr.startswith("widthwise exponents: Error parsing --alpha: 'x' is not a number")
