@@ -2,8 +2,9 @@
 # Both build .venv from pinned versions first; that step runs again only when the pins change.
 
 PYTHON ?= python3
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 BIN := .venv/bin
-READY := .venv/ready
+READY := .venv/ready-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -22,7 +23,7 @@ types: $(READY)
 	$(BIN)/pyright
 
 unit: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -34,6 +35,6 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Widthwise needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
 	@echo "Installing into .venv ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/python$(VERSION) || $(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
