@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from widthwise.cli import main
+from widthwise.cli.exponents import Exponents
+from widthwise.cli.main import one_line
 
 MUP_ADAM = ["--parameterization", "mup", "--optimizer", "adam"]
 OWN = ["--embedding", "0,0", "--hidden", "0,1/2", "--readout", "0,1/2"]
@@ -112,6 +114,71 @@ def test_depth_does_not_matter_without_hidden_omega_above_one_half(capsys):
     assert shallow["exponents"] == deep["exponents"]
 
 
+def test_hidden_layers_are_shown_once_only_if_nothing_shown_differs(capsys):
+    """Three rates alike, but the outputs of the first layer and of the others change differently."""
+    chosen = ["--parameterization", "standard", "--optimizer", "adafactor", "--alpha", "0", "--omega", "1/4"]
+    out = printed(capsys, *chosen, "--layers", "3")
+    changes = {line.split()[0]: line.split()[5] for line in out.splitlines() if line.startswith("hidden")}
+    assert changes == {"hidden.1": "-1/4", "hidden.2": "-1/2", "hidden.3": "-1/2"}
+    alike = printed(capsys, *MUP_ADAM, "--alignment", "full", "--layers", "3")
+    assert [line.split()[0] for line in alike.splitlines() if line.startswith("hidden")] == ["hidden"]
+
+
+@pytest.mark.parametrize("columns", ["10", "40", "80"])
+def test_numbers_are_never_cut(capsys, monkeypatch, columns: str):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert "…" not in printed(capsys)
+    long = printed(capsys, *MUP_ADAM, "--alpha", "0.8317421937")
+    assert "-8317421937/10000000000" in long
+
+
+def test_gradients_in_json_are_those_at_initialization(capsys):
+    case = as_json(capsys, *MUP_ADAM, "--alignment", "none")
+    assert [case["exponents"][role]["gradient"] for role in ("embedding", "hidden", "readout")] == [
+        "-1/2",
+        "-1",
+        "-1/2",
+    ]
+
+
+def test_the_residual_in_json_is_r_itself(capsys):
+    chosen = ["--parameterization", "standard", "--optimizer", "adam", "--alignment", "tensor_programs"]
+    assert as_json(capsys, *chosen)["verdict"]["residual"] == "1/2"
+
+
+def test_marks_and_their_explanations(capsys):
+    features = printed(capsys, "--parameterization", "ntk", "--alignment", "tensor_programs")
+    assert features.count("°") == 4
+    assert "n^-1/2: all cases." in features
+    unstable = printed(capsys, *OWN_GLOBAL)
+    assert sum(line.count("!") for line in unstable.splitlines() if "readout" in line) == 5
+    assert "custom sgd full; custom adam full." in unstable
+
+
+def test_a_rate_that_could_be_larger_is_said_to_be(capsys):
+    slow = ["--embedding", "0,0,2", "--hidden", "0,1/2,2", "--readout", "0,1/2,1"]
+    out = printed(capsys, *slow, "--optimizer", "adam", "--alignment", "full")
+    assert out.count("nothing: it could be larger") == 2
+
+
+def test_own_limits_are_named_before_those_of_other_layers(capsys):
+    out = printed(capsys, *MUP_ADAM, "--alignment", "full")
+    limited_by = {
+        line.split()[0]: line.split()[-1] for line in out.splitlines() if line.startswith(("emb", "hid", "rea"))
+    }
+    assert limited_by == {
+        "embedding": "stable_activations.update",
+        "hidden": "stable_activations.update",
+        "readout": "stable_logits.update",
+    }
+
+
+def test_nothing_is_said_of_depth_about_rates_that_were_brought(capsys):
+    chosen = ["--optimizer", "adam", "--alpha", "1", "--omega", "3/4"]
+    assert "--layers" not in printed(capsys, *OWN_GLOBAL, *chosen)
+    assert "--layers" in printed(capsys, *OWN, *chosen)
+
+
 def test_own_exponents_are_solved(capsys):
     case = as_json(capsys, *OWN, "--optimizer", "adam", "--alignment", "full")
     assert case["parameterization"] == "custom"
@@ -162,7 +229,12 @@ def test_later_gradients_are_shown_where_they_differ(capsys):
         (["--alpha", "x"], ["--alpha", "'x'", "3/4"]),
         (["--alpha", "1,1,1"], ["--alpha", "'1,1,1'", "HIDDEN,READOUT"]),
         (["--omega", "1"], ["--alpha missing"]),
-        (["--layers", "-1"], ["--layers", "'-1'", "whole number"]),
+        (["--layers", "-1"], ["--layers", "'-1'", "whole number from 0 to 1000"]),
+        (["--layers", "99999999999"], ["--layers", "'99999999999'", "whole number from 0 to 1000"]),
+        (["--layers", "9" * 5000], ["--layers", "whole number from 0 to 1000"]),
+        (["--alpha", "1e99999999"], ["--alpha", "'1e99999999'", "3/4"]),
+        (["--parameterization", "x" * 300], ["x" * 300, "standard, ntk, mup, mean_field"]),
+        ([""], ["''"]),
         (["--embedding", "0,0"], ["--hidden and --readout missing", "A,B"]),
         (["--embedding", "0"], ["--embedding", "'0'", "A,B or A,B,C"]),
         ([*OWN[:4], "--readout", "0,1/2,1"], ["--readout 0,1/2,1", "give C for every layer"]),
@@ -216,9 +288,33 @@ def test_a_reader_that_stops_reading_is_no_error(options: list[str]):
     read, write = os.pipe()
     os.close(read)
     try:
-        assert installed("exponents", *options, stdout=write).stderr == ""
+        run = installed("exponents", *options, stdout=write)
+        assert (run.returncode, run.stderr) == (0, "")
     finally:
         os.close(write)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        run = installed("exponents", stdout=full)
+    assert run.returncode == 1
+    assert run.stderr.count("\n") == 1
+    assert run.stderr.startswith("widthwise exponents: ")
+
+
+def test_an_interrupt_is_one_line(capsys, monkeypatch):
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Exponents, "run", interrupt)
+    assert main(["exponents"]) == 130
+    assert capsys.readouterr().err == "widthwise exponents: interrupted\n"
+
+
+def test_complaints_lose_their_colours_and_their_box():
+    boxed = "╭─ Value ─╮\n│ \x1b[91mError\x1b[0m parsing --u: no │\n│ ──────── │\n│ Argument helptext: │\n╰─╯"
+    assert one_line(boxed) == "Error parsing --u: no"
 
 
 def test_a_terminal_without_greek_letters_gets_its_table():

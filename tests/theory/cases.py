@@ -47,7 +47,7 @@ def parameterizations(draw: st.DrawFn, hidden_layers: int) -> Parameterization:
 @st.composite
 def alignments(draw: st.DrawFn, hidden_layers: int) -> Alignment:
     hidden = [draw(layer_alignments) for _ in range(hidden_layers)]
-    return Alignment.per_layer(hidden, draw(layer_alignments), name="random")
+    return Alignment(hidden=tuple(hidden), readout=draw(layer_alignments), name="random")
 
 
 @st.composite

@@ -133,6 +133,12 @@ def test_the_readout_may_start_small_but_activations_may_not():
     assert [(c.layer, c.bound) for c in case.broken] == [("hidden", Bound.EXACTLY)]
 
 
+def test_rates_that_were_brought_are_kept_where_nothing_can_be_said_about_them():
+    case = check(Parameterization.of(embedding=(0, 1), hidden=(0, HALF), readout=(0, HALF)), [1, 2, 3], ADAM, FULL)
+    assert case.rates == (1, 2, 3)
+    assert case.residuals is None
+
+
 def test_rates_for_another_depth_are_refused():
-    with pytest.raises(ValueError, match="2 rates for 3 layers: expected one for each of embedding, hidden, readout"):
+    with pytest.raises(ValueError, match="2 numbers for 3 layers: expected one for each of embedding, hidden, readout"):
         check(STANDARD, [0, 0], ADAM, FULL)

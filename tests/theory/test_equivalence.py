@@ -115,7 +115,7 @@ def test_networks_of_different_depth_cannot_be_compared():
 
 
 def test_a_theta_for_each_layer_is_needed():
-    with pytest.raises(ValueError, match="2 values for 3 layers"):
+    with pytest.raises(ValueError, match="2 numbers for 3 layers"):
         move(STANDARD, [0, 1])
     with pytest.raises(ValueError, match="1 multipliers for 3 layers"):
         EquivalenceClass.of(MUP).member([0])

@@ -36,12 +36,12 @@ def numbers(metavar: str, *counts: int) -> PrimitiveConstructorSpec[tuple[Fracti
     return _spec(metavar, read)
 
 
-def count(metavar: str) -> PrimitiveConstructorSpec[int]:
-    """Accept a whole number from 0 up."""
+def count(metavar: str, *, least: int = 0, most: int = 10**9) -> PrimitiveConstructorSpec[int]:
+    """Accept a whole number within bounds."""
 
     def read(text: str) -> int:
-        if not text.isdecimal():
-            raise ValueError(f"{text!r} is not a whole number from 0 up")
+        if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+            raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
         return int(text)
 
     return _spec(metavar, read)

@@ -19,10 +19,10 @@ from widthwise.theory import (
     OptimizerFamily,
     Parameterization,
     check,
+    exact,
     solve,
+    to_json,
 )
-from widthwise.theory.exact import HALF
-from widthwise.theory.export import to_json
 
 Numbers: TypeAlias = tuple[Fraction, ...]
 ByRole: TypeAlias = Annotated[Numbers | None, numbers("X or HIDDEN,READOUT", 1, 2)]
@@ -49,8 +49,8 @@ class Exponents:
     """Alignment of W·Δz, likewise."""
     u: Annotated[ByRole, unset("that of --alignment, else alpha")] = None
     """Alignment of ΔW·Δz, likewise."""
-    layers: Annotated[int, count("N")] = 1
-    """Number of hidden layers. Rates depend on it only where omega is above 1/2 in hidden layers."""
+    layers: Annotated[int, count("N", most=1000)] = 1
+    """Number of hidden layers, at most 1000. Rates can depend on it where omega is not 1/2 in hidden layers."""
     embedding: OwnLayer = None
     """Your own embedding: multiplier n^-A, initial standard deviation n^-B. With C: check learning rate n^-C."""
     hidden: OwnLayer = None
@@ -63,13 +63,14 @@ class Exponents:
     def run(self) -> int:
         """Print the cases that the options select."""
         cases = self.cases()
+        solved = len(self.embedding or ()) < 3
         if self.json:
             values = [to_json(case) for case in cases]
             print(json.dumps(values[0] if len(cases) == 1 else values, indent=2))
         elif len(cases) == 1:
-            exponent_tables.show_case(cases[0])
+            exponent_tables.show_case(cases[0], solved=solved)
         else:
-            exponent_tables.show_cases(cases)
+            exponent_tables.show_cases(cases, solved=solved)
         return 0
 
     def cases(self) -> list[Assessment]:
@@ -120,13 +121,13 @@ class Exponents:
         def pair(given: Numbers | None, name: str, otherwise: Numbers | None) -> tuple[Fraction, Fraction]:
             if given is None and base is not None:
                 return getattr(base.hidden[0], name), getattr(base.readout, name)
-            value = given or otherwise or (HALF,)
+            value = given or otherwise or (exact("1/2"),)
             return value[0], value[-1]
 
         return [
             Alignment.of(
                 alpha=pair(self.alpha, "alpha", None),
-                omega=pair(self.omega, "omega", (HALF,)),
+                omega=pair(self.omega, "omega", None),
                 u=pair(self.u, "u", self.alpha),
             )
         ]

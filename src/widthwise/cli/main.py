@@ -10,13 +10,14 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import tyro
 
 from widthwise import __version__
 
+FAILED = 1
 WRONG_INPUT = 2
 INTERRUPTED = 130
 
@@ -48,8 +49,11 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters still gets its table
     given = sys.argv[1:] if arguments is None else list(arguments)
     name = " ".join(["widthwise", *(word for word in given[:1] if word in COMMANDS)])
@@ -61,11 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name}: {error}", file=sys.stderr)
         return WRONG_INPUT
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        _discard_output()
+        print(f"{name}: {error}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _discard_output() -> None:
+    """Send what is still to be written nowhere, so that the interpreter does not try again when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(given: Sequence[str]) -> int:
@@ -87,13 +100,27 @@ def _run(given: Sequence[str]) -> int:
 def _parse(name: str, options: Sequence[str]) -> Command:
     kind = getattr(importlib.import_module(f"widthwise.cli.{name}"), COMMANDS[name][0])
     complaint = io.StringIO()
+    asks_for_help = "-h" in options or "--help" in options
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), contextlib.nullcontext() if asks_for_help else _wide_terminal():
             return tyro.cli(kind, prog=f"widthwise {name}", args=options, config=(tyro.conf.FlagCreatePairsOff,))
     except SystemExit as end:
         if end.code:
             raise ValueError(one_line(complaint.getvalue())) from None
         raise
+
+
+@contextlib.contextmanager
+def _wide_terminal() -> Iterator[None]:
+    """Keep tyro from breaking the lines of its complaints, which are to become one line."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "10000"
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 _OPTION = re.compile(r"^--[\w-]+(?=$|[ ,])", re.MULTILINE)
@@ -120,6 +147,8 @@ def one_line(boxed: str) -> str:
             sections[-1].append(row)
     first, *others = (section for section in sections if section)
     message = " ".join(first)
+    if message.endswith(":"):  # it was about an empty word
+        message += " ''"
     for section in others:
         if section[0].startswith("Perhaps you meant"):
             message += "; perhaps you meant " + " or ".join(_OPTION.findall("\n".join(section)))

@@ -23,11 +23,14 @@ from widthwise.theory.equivalence import compare as compare
 from widthwise.theory.equivalence import move as move
 from widthwise.theory.exact import Exact as Exact
 from widthwise.theory.exact import exact as exact
+from widthwise.theory.exact import power_of_n as power_of_n
+from widthwise.theory.export import to_json as to_json
 from widthwise.theory.families import ADAFACTOR as ADAFACTOR
 from widthwise.theory.families import ADAM as ADAM
 from widthwise.theory.families import FAMILIES as FAMILIES
 from widthwise.theory.families import SGD as SGD
 from widthwise.theory.families import OptimizerFamily as OptimizerFamily
+from widthwise.theory.limits import limits as limits
 from widthwise.theory.parameterization import MEAN_FIELD as MEAN_FIELD
 from widthwise.theory.parameterization import MUP as MUP
 from widthwise.theory.parameterization import NTK as NTK
@@ -36,5 +39,4 @@ from widthwise.theory.parameterization import STANDARD as STANDARD
 from widthwise.theory.parameterization import Layer as Layer
 from widthwise.theory.parameterization import Parameterization as Parameterization
 from widthwise.theory.parameterization import Role as Role
-from widthwise.theory.solver import limits as limits
 from widthwise.theory.solver import solve as solve

@@ -5,8 +5,7 @@ say how the product's size relates to the sizes of its factors: 1/2 for independ
 The embedding has none, since it sums over the input's dimension, which does not grow.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeAlias
@@ -17,7 +16,7 @@ ByRole: TypeAlias = Exact | tuple[Exact, Exact]
 """One exponent for all layers, or (hidden, readout)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class LayerAlignment:
     """The alignment exponents of one layer, each from 0 to 1: of ΔW·z, of W·Δz and of ΔW·Δz."""
 
@@ -25,16 +24,11 @@ class LayerAlignment:
     omega: Fraction
     u: Fraction
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+    def __init__(self, alpha: Exact, omega: Exact, u: Exact) -> None:
+        for name, value in (("alpha", exact(alpha)), ("omega", exact(omega)), ("u", exact(u))):
             if not 0 <= value <= 1:
-                raise ValueError(f"{field.name} is {value}: expected a number from 0 to 1")
-
-    @classmethod
-    def of(cls, alpha: Exact, omega: Exact, u: Exact) -> "LayerAlignment":
-        """Make a layer's alignment from numbers in any exact form."""
-        return cls(exact(alpha), exact(omega), exact(u))
+                raise ValueError(f"{name} is {value}: expected a number from 0 to 1")
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +41,7 @@ class Alignment:
         readout: The readout's.
     """
 
-    name: str
+    name: str = "custom"
     hidden: tuple[LayerAlignment, ...]
     readout: LayerAlignment
 
@@ -59,13 +53,11 @@ class Alignment:
         Fraction(1, 1)
         """
         pairs = [x if isinstance(x, tuple) else (x, x) for x in (alpha, omega, u)]
-        hidden, readout = (LayerAlignment.of(*(pair[i] for pair in pairs)) for i in (0, 1))
+        for pair in pairs:
+            if len(pair) != 2:
+                raise ValueError(f"{pair!r}: expected one number, or a pair (hidden, readout)")
+        hidden, readout = (LayerAlignment(*numbers) for numbers in zip(*pairs, strict=True))
         return cls(name=name, hidden=(hidden,), readout=readout)
-
-    @classmethod
-    def per_layer(cls, hidden: Sequence[LayerAlignment], readout: LayerAlignment, name: str = "custom") -> "Alignment":
-        """Make an alignment that differs from hidden layer to hidden layer, first layer first."""
-        return cls(name=name, hidden=tuple(hidden), readout=readout)
 
     def layers(self, hidden_layers: int) -> tuple[LayerAlignment, ...]:
         """Give the alignment of each hidden layer of a network that has this many, then the readout's."""

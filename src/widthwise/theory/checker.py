@@ -13,14 +13,13 @@ from fractions import Fraction
 from widthwise.theory.alignment import Alignment
 from widthwise.theory.constraints import (
     NONTRIVIAL,
-    STABLE_AT_INIT,
     Change,
     Constraint,
     at_init,
     bounded_growth,
     in_training,
 )
-from widthwise.theory.exact import Exact, exact
+from widthwise.theory.exact import Exact
 from widthwise.theory.families import OptimizerFamily
 from widthwise.theory.parameterization import Parameterization
 
@@ -63,8 +62,8 @@ class Gradients:
 class Assessment:
     """One case, complete: the exponents, what follows from them, and the verdict.
 
-    All tuples follow `parameterization.layers`: embedding, hidden layers, readout. `rates`, `gradients`,
-    `residuals` and `logit_change` are None where the network is unstable at initialization.
+    All tuples follow `parameterization.layers`: embedding, hidden layers, readout. Where the network is unstable at
+    initialization `gradients`, `residuals` and `logit_change` are None, and so are `rates` unless they were brought.
 
     Attributes:
         parameterization: The a and b.
@@ -87,11 +86,6 @@ class Assessment:
     logit_change: Fraction | None
     constraints: tuple[Constraint, ...]
     verdict: Verdict
-
-    @property
-    def binding(self) -> tuple[Constraint, ...]:
-        """The constraints of training that leave no room."""
-        return tuple(c for c in self.constraints if c.binding and c.name not in (STABLE_AT_INIT, NONTRIVIAL))
 
     @property
     def broken(self) -> tuple[Constraint, ...]:
@@ -121,15 +115,12 @@ def check(
     >>> case.verdict.stable, [str(c) for c in case.broken][0]
     (False, 'stable_activations.update (hidden): scales as n, must be at most constant')
     """
-    c = tuple(exact(rate) for rate in rates)
-    labels = parameterization.labels
-    if len(c) != len(labels):
-        raise ValueError(f"{len(c)} rates for {len(labels)} layers: expected one for each of {', '.join(labels)}")
+    c = parameterization.per_layer(rates)
     constraints = at_init(parameterization)
-    if any(not constraint.satisfied for constraint in constraints):
-        return unstable_at_init(parameterization, family, alignment)
+    if not all(constraint.satisfied for constraint in constraints):
+        return unstable_at_init(parameterization, family, alignment, c)
 
-    layers = parameterization.layers
+    layers, labels = parameterization.layers, parameterization.labels
     gradients = Gradients(
         at_init=gradients_at_init(parameterization),
         trained=trained_gradients(parameterization, family, c[-1]),
@@ -165,13 +156,18 @@ def check(
     )
 
 
-def unstable_at_init(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
-    """Give the verdict on exponents for which no learning rate can help."""
+def unstable_at_init(
+    parameterization: Parameterization,
+    family: OptimizerFamily,
+    alignment: Alignment,
+    rates: tuple[Fraction, ...] | None = None,
+) -> Assessment:
+    """Give the verdict on exponents for which no learning rate can help; `rates` are those that were brought."""
     return Assessment(
         parameterization=parameterization,
         family=family,
         alignment=alignment,
-        rates=None,
+        rates=rates,
         gradients=None,
         residuals=None,
         logit_change=None,

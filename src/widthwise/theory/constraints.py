@@ -69,7 +69,7 @@ class Constraint:
     @property
     def satisfied(self) -> bool:
         """Whether it holds."""
-        return self.slack.numerator >= 0
+        return self.slack >= 0
 
     def __str__(self) -> str:
         return f"{self.name} ({self.layer}): scales as {power_of_n(-self.value)}, must be {self.bound}"

@@ -21,7 +21,7 @@ def move(parameterization: Parameterization, theta: Sequence[Exact], name: str =
     >>> move(STANDARD, [0, "1/2", "1/2"], name="ntk") == NTK
     True
     """
-    by = _per_layer(parameterization, theta)
+    by = parameterization.per_layer(theta)
     embedding, *hidden, readout = (
         Layer(layer.a + t, layer.b - t) for layer, t in zip(parameterization.layers, by, strict=True)
     )
@@ -57,14 +57,14 @@ class Comparison:
                 f"no learning rates make {self.second.name!r} train as {self.first.name!r}: "
                 f"they start at different sizes in {', '.join(self.differing)}"
             )
-        given = _per_layer(self.first, rates)
+        given = self.first.per_layer(rates)
         return tuple(c - family.rate_correction * t for c, t in zip(given, self.theta, strict=True))
 
     def equivalent_in_training(
         self, rates: Sequence[Exact], second_rates: Sequence[Exact], family: OptimizerFamily
     ) -> bool:
         """Say whether `first` with `rates` trains exactly as `second` with `second_rates`."""
-        wanted = _per_layer(self.second, second_rates)
+        wanted = self.second.per_layer(second_rates)
         return self.theta is not None and self.rates(rates, family) == wanted
 
 
@@ -123,12 +123,5 @@ class EquivalenceClass:
         """Give the one member whose multipliers are n^-a; zeros for one that needs no multipliers."""
         if len(a) != len(self.sums):
             raise ValueError(f"{len(a)} multipliers for {len(self.sums)} layers: expected one for each")
-        embedding, *hidden, readout = (Layer(exact(x), total - exact(x)) for x, total in zip(a, self.sums, strict=True))
+        embedding, *hidden, readout = (Layer(x, total - exact(x)) for x, total in zip(a, self.sums, strict=True))
         return Parameterization(name=name, embedding=embedding, hidden=tuple(hidden), readout=readout)
-
-
-def _per_layer(parameterization: Parameterization, values: Sequence[Exact]) -> tuple[Fraction, ...]:
-    labels = parameterization.labels
-    if len(values) != len(labels):
-        raise ValueError(f"{len(values)} values for {len(labels)} layers: expected one for each of {labels}")
-    return tuple(exact(value) for value in values)

@@ -4,14 +4,17 @@ Everything in `theory/` is a `fractions.Fraction`, so a constraint is met or mis
 A float is read as the decimal it prints as (0.1 is 1/10): what a user typed or measured, not its binary neighbour.
 """
 
-import math
+import re
 from fractions import Fraction
+from numbers import Real
 from typing import TypeAlias
 
 Exact: TypeAlias = Fraction | int | float | str
 """What may be given where an exponent is expected: `Fraction(3, 4)`, `1`, `0.75` or `"3/4"`."""
 
 HALF = Fraction(1, 2)
+
+_NUMBER = re.compile(r"[+-]?(\d{1,30}/\d{1,30}|(\d{1,30}(\.\d{0,30})?|\.\d{1,30})(e[+-]?\d{1,2})?)", re.IGNORECASE)
 
 
 def exact(value: Exact) -> Fraction:
@@ -22,12 +25,18 @@ def exact(value: Exact) -> Fraction:
     """
     if isinstance(value, Fraction):
         return value
+    given: object = value  # whatever the annotation says, numbers of other libraries and mistakes arrive here too
+    written = ""
+    if isinstance(given, str):
+        written = given.strip()
+    elif isinstance(given, Real) and given is not True and given is not False:
+        written = str(given)
     try:
-        if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError
-        return Fraction(repr(value) if isinstance(value, float) else value)
-    except (ValueError, TypeError, ZeroDivisionError):
-        raise ValueError(f"{value!r} is not a number: expected a fraction such as 3/4, 0.75 or -1") from None
+        if _NUMBER.fullmatch(written):
+            return Fraction(written)
+    except ZeroDivisionError:
+        pass
+    raise ValueError(f"{given!r} is not a number: expected a fraction such as 3/4, 0.75 or -1")
 
 
 def power_of_n(exponent: Fraction) -> str:

@@ -1,4 +1,8 @@
-"""A case as plain JSON values: exponents of n, exact, as strings ("-1/2" means n^-1/2)."""
+"""A case as plain JSON values: exact exponents of n, as strings ("-1/2" means n^-1/2).
+
+Only `residual` keeps the theory's sign: it is r_L itself, so that "1/2" means a change of n^-1/2; and `slack` is the
+distance to a bound.
+"""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias

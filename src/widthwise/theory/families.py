@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
+from widthwise.theory.exact import exact
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerFamily:
@@ -26,6 +28,7 @@ class OptimizerFamily:
     parameter_power: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "gradient_power", exact(self.gradient_power))
         if self.gradient_power < 0:
             raise ValueError(f"gradient_power of {self.name!r} is {self.gradient_power}: expected 0 or more")
         if self.parameter_power not in (0, 1):
@@ -33,17 +36,15 @@ class OptimizerFamily:
 
     def update(self, *, b: Fraction, c: Fraction, g: Fraction) -> Fraction:
         """Give d, where the update has size n^-d."""
-        d = self.growth(c=c, g=g)
-        return d + b if self.parameter_power else d
+        return self.growth(c=c, g=g) + self.parameter_power * b
 
     def rate(self, *, b: Fraction, d: Fraction, g: Fraction) -> Fraction:
         """Give the c at which the update has size n^-d: the inverse of `update`."""
-        c = d - b if self.parameter_power else d
-        return c - self.gradient_power * g if self.gradient_power else c
+        return d - self.gradient_power * g - self.parameter_power * b
 
     def growth(self, *, c: Fraction, g: Fraction) -> Fraction:
         """Give the exponent by which, under parameter scaling, a weight is multiplied at every step."""
-        return c + self.gradient_power * g if self.gradient_power else c
+        return c + self.gradient_power * g
 
     @property
     def rate_correction(self) -> Fraction:
@@ -59,4 +60,4 @@ ADAM = OptimizerFamily(name="adam")
 ADAFACTOR = OptimizerFamily(name="adafactor", parameter_power=1)
 
 FAMILIES = MappingProxyType({f.name: f for f in (SGD, ADAM, ADAFACTOR)})
-"""The families by name. Adam without its normalization is SGD's; Adam with parameter scaling is Adafactor's."""
+"""The families by name. Adam with parameter scaling is of Adafactor's."""

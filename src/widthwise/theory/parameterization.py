@@ -5,11 +5,12 @@ The network of the theory has an embedding, any number of hidden layers and a re
 network and not of the preset. Learning rates are not stored here: they are what `solve` finds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from widthwise.theory.exact import HALF, Exact, exact
 
@@ -24,22 +25,23 @@ class Role(StrEnum):
     READOUT = "readout"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Layer:
-    """The exponents of one layer: its weights start at standard deviation n^-b and act times n^-a."""
+    """The exponents of one layer: its weights start at standard deviation n^-b and act times n^-a.
+
+    >>> Layer(0, "1/2")
+    Layer(a=Fraction(0, 1), b=Fraction(1, 2))
+    """
 
     a: Fraction
     b: Fraction
-    total: Fraction = field(init=False, repr=False, compare=False)
+    total: Fraction = field(repr=False, compare=False)
     """a + b: the weights start out acting with size n^-(a + b)."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, a: Exact, b: Exact) -> None:
+        object.__setattr__(self, "a", exact(a))
+        object.__setattr__(self, "b", exact(b))
         object.__setattr__(self, "total", self.a + self.b)
-
-    @classmethod
-    def of(cls, a: Exact, b: Exact) -> "Layer":
-        """Make a layer from numbers in any exact form, e.g. `Layer.of(0, "1/2")`."""
-        return cls(exact(a), exact(b))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +55,19 @@ class Parameterization:
 
     @classmethod
     def of(
-        cls, *, embedding: Pair, hidden: Pair | list[Pair], readout: Pair, name: str = "custom"
+        cls, *, embedding: Pair, hidden: Pair | Sequence[Pair], readout: Pair, name: str = "custom"
     ) -> "Parameterization":
         """Make a parameterization from (a, b) pairs; `hidden` is one pair, or a list with one for each layer.
 
         >>> Parameterization.of(embedding=(0, 0), hidden=(0, "1/2"), readout=("1/2", "1/2")).readout
         Layer(a=Fraction(1, 2), b=Fraction(1, 2))
         """
-        pairs = hidden if isinstance(hidden, list) else [hidden]
+        several = all(isinstance(pair, Sequence) and not isinstance(pair, str) for pair in hidden)
         return cls(
             name=name,
-            embedding=Layer.of(*embedding),
-            hidden=tuple(Layer.of(a, b) for a, b in pairs),
-            readout=Layer.of(*readout),
+            embedding=_layer(embedding),
+            hidden=tuple(_layer(pair) for pair in (hidden if several else [hidden])),
+            readout=_layer(readout),
         )
 
     @property
@@ -80,11 +82,20 @@ class Parameterization:
         hidden = (Role.HIDDEN.value,) if count == 1 else tuple(f"hidden.{i}" for i in range(1, count + 1))
         return (Role.EMBEDDING.value, *hidden, Role.READOUT.value)
 
+    def per_layer(self, values: Sequence[Exact]) -> tuple[Fraction, ...]:
+        """Read numbers of which there has to be one for each layer."""
+        if len(values) != len(self.labels):
+            expected = f"one for each of {', '.join(self.labels)}"
+            raise ValueError(f"{len(values)} numbers for {len(self.labels)} layers: expected {expected}")
+        return tuple(exact(value) for value in values)
+
     def with_hidden_layers(self, count: int) -> "Parameterization":
         """Give the same parameterization for a network with `count` hidden layers, which must all be alike."""
         if count < 0:
             raise ValueError(f"{count} hidden layers: expected 0 or more")
-        if len(set(self.hidden)) != 1:
+        if not self.hidden:
+            raise ValueError(f"{self.name!r} has no hidden layer to repeat")
+        if len(set(self.hidden)) > 1:
             raise ValueError(
                 f"{self.name!r} has {len(self.hidden)} hidden layers that are not all alike: "
                 "give (a, b) for each hidden layer instead of changing their number"
@@ -92,16 +103,16 @@ class Parameterization:
         return replace(self, hidden=self.hidden[:1] * count)
 
 
-_0, _1 = Fraction(0), Fraction(1)
+def _layer(pair: Any) -> Layer:
+    if len(pair) != 2:
+        raise ValueError(f"{pair!r} is not a pair (a, b) of exponents")
+    return Layer(*pair)
 
-STANDARD = Parameterization(
-    name="standard", embedding=Layer(_0, _0), hidden=(Layer(_0, HALF),), readout=Layer(_0, HALF)
-)
-NTK = Parameterization(name="ntk", embedding=Layer(_0, _0), hidden=(Layer(HALF, _0),), readout=Layer(HALF, _0))
-MUP = Parameterization(name="mup", embedding=Layer(-HALF, HALF), hidden=(Layer(_0, HALF),), readout=Layer(HALF, HALF))
-MEAN_FIELD = Parameterization(
-    name="mean_field", embedding=Layer(_0, _0), hidden=(Layer(HALF, _0),), readout=Layer(_1, _0)
-)
+
+STANDARD = Parameterization.of(name="standard", embedding=(0, 0), hidden=(0, HALF), readout=(0, HALF))
+NTK = Parameterization.of(name="ntk", embedding=(0, 0), hidden=(HALF, 0), readout=(HALF, 0))
+MUP = Parameterization.of(name="mup", embedding=(-HALF, HALF), hidden=(0, HALF), readout=(HALF, HALF))
+MEAN_FIELD = Parameterization.of(name="mean_field", embedding=(0, 0), hidden=(HALF, 0), readout=(1, 0))
 
 PARAMETERIZATIONS = MappingProxyType({p.name: p for p in (STANDARD, NTK, MUP, MEAN_FIELD)})
 """The presets by name; `mup` is the variant of Yang & Hu (2021), as in the paper."""

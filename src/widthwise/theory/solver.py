@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from widthwise.theory.alignment import Alignment
 from widthwise.theory.checker import Assessment, check, gradients_at_init, unstable_at_init
-from widthwise.theory.constraints import Change, Constraint, at_init
+from widthwise.theory.constraints import Change, at_init
 from widthwise.theory.families import OptimizerFamily
 from widthwise.theory.parameterization import Layer, Parameterization
 
@@ -37,7 +37,7 @@ def solve(parameterization: Parameterization, family: OptimizerFamily, alignment
     >>> case.verdict.feature_learning
     True
     """
-    if any(not constraint.satisfied for constraint in at_init(parameterization)):
+    if not all(constraint.satisfied for constraint in at_init(parameterization)):
         return unstable_at_init(parameterization, family, alignment)
     return check(parameterization, _largest_rates(parameterization, family, alignment), family, alignment)
 
@@ -78,28 +78,3 @@ def least_residuals(parameterization: Parameterization, alignment: Alignment) ->
     for layer, align in zip(reversed(parameterization.hidden), reversed(hidden), strict=True):
         least.append(max(Fraction(0), least[-1] + align.omega - layer.total))
     return least[::-1]
-
-
-def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
-    """Say for every layer what keeps its rate from being raised: the constraints that would break first.
-
-    Every solved rate has at least one. For rates that were brought, a layer without any could learn faster;
-    a constraint that is broken already is not listed again.
-
-    >>> from widthwise.theory import MUP, NONE, SGD
-    >>> readout = limits(solve(MUP, SGD, NONE))[-1]
-    >>> sorted({f"{c.name} ({c.layer})" for c in readout if c.name.endswith(".update")})
-    ['stable_activations.update (embedding)', 'stable_activations.update (hidden)']
-    """
-    if case.rates is None:
-        return ()
-    held = [i for i, constraint in enumerate(case.constraints) if constraint.satisfied]
-    found: list[tuple[Constraint, ...]] = []
-    for index, c in enumerate(case.rates):
-        faster = (*case.rates[:index], c - _NUDGE, *case.rates[index + 1 :])
-        raised = check(case.parameterization, faster, case.family, case.alignment).constraints
-        found.append(tuple(case.constraints[i] for i in held if not raised[i].satisfied))
-    return tuple(found)
-
-
-_NUDGE = Fraction(1, 10**9)

@@ -1,0 +1,63 @@
+"""Limits: what keeps a layer's learning rate from being raised.
+
+A larger rate makes its layer's update larger, and with it every term that contains the update. If one of those is the
+layer's largest, the layer's output changes more; then the terms that inherit the change one layer up grow too, and so
+on to the logits. A constraint without slack whose term grows is a limit. Following growth through the network like
+this is exact, where trying a slightly larger rate would have to choose how slightly.
+"""
+
+from collections.abc import Iterable
+
+from widthwise.theory.checker import Assessment
+from widthwise.theory.constraints import BOUNDED_GROWTH, Constraint
+
+
+def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
+    """Say for every layer which constraints break as soon as its rate is raised, however little.
+
+    Every solved rate has at least one. For rates that were brought, a layer without any could learn faster, unless it
+    breaks a constraint already.
+
+    >>> from widthwise.theory import MUP, NONE, SGD, solve
+    >>> readout = limits(solve(MUP, SGD, NONE))[-1]  # its own logits leave room, the gradients it feeds do not
+    >>> [f"{c.name} ({c.layer})" for c in readout if c.name.endswith("update")]
+    ['stable_activations.update (embedding)', 'stable_activations.update (hidden)']
+    """
+    if case.rates is None or case.residuals is None:
+        return ()
+    *below, readout = case.parameterization.labels
+    terms = {(c.layer, c.name.rpartition(".")[2]): c for c in case.constraints}
+
+    def of(label: str, *names: str) -> list[Constraint]:
+        return [terms[label, name] for name in names if (label, name) in terms]
+
+    above = _tight(of(readout, "joint", "inherited"))  # what breaks if the output of the layer below changes more
+    found: list[list[Constraint]] = []
+    for label, residual in zip(reversed(below), reversed(case.residuals), strict=True):
+        updated, inherited = of(label, "update", "joint"), of(label, "joint", "inherited")
+        own = _tight([*of(label, BOUNDED_GROWTH), *updated])
+        found.append(own + (above if _reaches(residual, updated) else []))
+        above = _tight(inherited) + (above if _reaches(residual, inherited) else [])
+    found.reverse()
+
+    last = _tight(of(readout, BOUNDED_GROWTH, "update", "joint"))
+    if _feeds_gradients(case):
+        seen = dict.fromkeys(constraint for constraints in found for constraint in constraints)
+        last += [constraint for constraint in seen if constraint not in last]
+    return (*map(tuple, found), tuple(last))
+
+
+def _tight(constraints: Iterable[Constraint]) -> list[Constraint]:
+    return [constraint for constraint in constraints if constraint.binding]
+
+
+def _reaches(residual: object, terms: Iterable[Constraint]) -> bool:
+    return any(term.value == residual for term in terms)
+
+
+def _feeds_gradients(case: Assessment) -> bool:
+    """Say whether a larger readout rate enlarges the gradients, and so the updates, of all other layers."""
+    layer, family = case.parameterization.readout, case.family
+    assert case.rates is not None
+    update = family.update(b=layer.b, c=case.rates[-1], g=layer.a)
+    return family.gradient_power > 0 and update <= layer.b
