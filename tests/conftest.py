@@ -1,4 +1,9 @@
+"""Set up before JAX is imported: eight simulated devices, so that sharding is tested everywhere."""
+
 import os
+
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import pytest
 from hypothesis import settings

@@ -1,12 +1,67 @@
 """Widthwise: what was tuned on a narrow network, made to hold on a wide one.
 
-This module re-exports what most users need. It imports nothing outside the standard library.
+This module re-exports what most users need. The theory comes with it; what needs JAX is imported when it is first
+used, so that `import widthwise` stays light.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from widthwise.theory import ADAFACTOR as ADAFACTOR
+from widthwise.theory import ADAM as ADAM
+from widthwise.theory import FULL as FULL
+from widthwise.theory import MEAN_FIELD as MEAN_FIELD
+from widthwise.theory import MUP as MUP
+from widthwise.theory import NONE as NONE
+from widthwise.theory import NTK as NTK
+from widthwise.theory import SGD as SGD
+from widthwise.theory import STANDARD as STANDARD
+from widthwise.theory import TENSOR_PROGRAMS as TENSOR_PROGRAMS
 from widthwise.theory import Alignment as Alignment
 from widthwise.theory import OptimizerFamily as OptimizerFamily
 from widthwise.theory import Parameterization as Parameterization
+from widthwise.theory import Role as Role
 from widthwise.theory import check as check
 from widthwise.theory import solve as solve
 
+if TYPE_CHECKING:
+    from widthwise import models as models
+    from widthwise import optim as optim
+    from widthwise.parameterize import UNSCALED as UNSCALED
+    from widthwise.parameterize import Axes as Axes
+    from widthwise.parameterize import Constants as Constants
+    from widthwise.parameterize import Prescription as Prescription
+    from widthwise.parameterize import Rule as Rule
+    from widthwise.parameterize import Scales as Scales
+    from widthwise.parameterize import equinox as equinox
+    from widthwise.parameterize import explain as explain
+    from widthwise.parameterize import flax as flax
+    from widthwise.parameterize import prescribe as prescribe
+
 __version__ = "0.1.0"
+
+_PACKAGES = ("models", "optim", "parameterize")
+_FROM_PARAMETERIZE = (
+    "UNSCALED",
+    "Axes",
+    "Constants",
+    "Prescription",
+    "Rule",
+    "Scales",
+    "equinox",
+    "explain",
+    "flax",
+    "prescribe",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"widthwise.{name}")
+    if name in _FROM_PARAMETERIZE:
+        return getattr(importlib.import_module("widthwise.parameterize"), name)
+    raise AttributeError(f"module 'widthwise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PACKAGES, *_FROM_PARAMETERIZE})

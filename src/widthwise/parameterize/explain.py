@@ -1,0 +1,95 @@
+"""Explain a prescription: what happens to every parameter, as a table for people and as plain values."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+
+from widthwise.parameterize.prescription import Prescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is prescribed for one parameter, in numbers at this width."""
+
+    path: str
+    shape: tuple[int, ...]
+    role: str
+    fan_in: int | None
+    init_std: float | None
+    multiplier: float
+    learning_rate: float
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A row for every parameter; `str` of it is a table."""
+
+    rows: tuple[Row, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Give the rows as values that `json.dumps` takes."""
+        return [{**asdict(row), "shape": list(row.shape)} for row in self.rows]
+
+    def __str__(self) -> str:
+        headings = ("path", "shape", "role", "fan-in", "init std", "multiplier", "learning rate", "epsilon")
+        table = [headings, *(_cells(row) for row in self.rows)]
+        widths = [max(len(line[i]) for line in table) for i in range(len(headings))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < 3 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in table
+        ]
+        return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
+
+
+def explain(prescription: Prescription, *, learning_rate: float = 1.0, epsilon: float = 1.0) -> Explanation:
+    """Say what is prescribed for every parameter.
+
+    Args:
+        prescription: The prescription.
+        learning_rate: The base learning rate; with 1, factors are shown.
+        epsilon: The base epsilon, likewise.
+
+    Returns:
+        A row for each parameter. An unscaled one has no initial size prescribed.
+    """
+    layout, scales = prescription.layout, prescription.scales
+    columns = (
+        layout.leaves,
+        jax.tree.leaves(scales.init_std),
+        jax.tree.leaves(scales.multiplier),
+        jax.tree.leaves(scales.learning_rate),
+        jax.tree.leaves(scales.epsilon),
+    )
+    return Explanation(
+        tuple(
+            Row(
+                path=leaf.path,
+                shape=leaf.shape,
+                role=leaf.role.value if leaf.role else "unscaled",
+                fan_in=leaf.fan_in if leaf.axes.inputs else None,
+                init_std=float(init_std) if leaf.role else None,
+                multiplier=float(multiplier),
+                learning_rate=learning_rate * float(rate),
+                epsilon=epsilon * float(eps),
+            )
+            for leaf, init_std, multiplier, rate, eps in zip(*columns, strict=True)
+        )
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    def number(value: float | None) -> str:
+        return "–" if value is None else f"{value:.4g}"
+
+    return (
+        row.path,
+        "×".join(map(str, row.shape)) or "scalar",
+        row.role,
+        "–" if row.fan_in is None else str(row.fan_in),
+        *map(number, (row.init_std, row.multiplier, row.learning_rate, row.epsilon)),
+    )

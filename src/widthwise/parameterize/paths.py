@@ -1,0 +1,40 @@
+# JAX leaves some of its own types open; everything else here is checked strictly.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+"""Names for the leaves of a parameter tree: `blocks/0/mlp/kernel`, the same for every framework."""
+
+from typing import Any, TypeAlias
+
+import jax
+from jax.tree_util import GetAttrKey, KeyEntry, keystr
+
+PyTree: TypeAlias = Any
+
+
+def path_name(path: tuple[KeyEntry, ...]) -> str:
+    """Write a key path with slashes; the `value` that Flax NNX puts below each variable is left out."""
+    if len(path) > 1 and isinstance(path[-1], GetAttrKey) and path[-1].name == "value":
+        path = path[:-1]
+    return keystr(path, simple=True, separator="/")
+
+
+def named_leaves(tree: PyTree) -> dict[str, Any]:
+    """Give the leaves of a tree by name, in the order in which JAX flattens them.
+
+    >>> import jax.numpy as jnp
+    >>> list(named_leaves({"out": [jnp.ones(2)], "in": jnp.ones(3)}))
+    ['in', 'out/0']
+    """
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    named = {path_name(path): leaf for path, leaf in flat}
+    if len(named) != len(flat):
+        names = [path_name(path) for path, _ in flat]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two leaves of the parameter tree are both called {twice!r}: rename one of them")
+    for name, leaf in named.items():
+        if not hasattr(leaf, "shape"):
+            raise ValueError(
+                f"{name!r} is {leaf!r}, not an array: pass the trainable arrays only "
+                "(e.g. nnx.split(model, nnx.Param, ...) or eqx.filter(model, eqx.is_inexact_array))"
+            )
+    return named

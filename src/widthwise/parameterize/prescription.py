@@ -1,0 +1,304 @@
+# JAX leaves some of its own types open; everything else here is checked strictly.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+"""Prescriptions: exponents × parameter tree → scales (§3 and "Parameterization Details" of the paper's appendix).
+
+With n the fan-in of a hidden or readout leaf and the model's width for an embedding, a leaf's multiplier is n^-a and
+its initial standard deviation n^-b: absolute powers, so that standard and NTK start as exactly the same function.
+Learning rate and epsilon take the ratio of the model's width to the base width, (n/b)^-c and (n/b)^-g: at the base
+width they are what was tuned there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from widthwise.parameterize.axes import Convention, no_convention
+from widthwise.parameterize.paths import PyTree
+from widthwise.parameterize.roles import NO_RULES, Layout, Leaf, Rules, find_roles
+from widthwise.parameterize.scales import Scales
+from widthwise.theory import Assessment, Exact, OptimizerFamily, Role, check, compare, exact, move
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """γ, the width-independent factors on the learning rate of each role (§4.2)."""
+
+    embedding: float = 1.0
+    hidden: float = 1.0
+    readout: float = 1.0
+
+    def of(self, role: Role) -> float:
+        """Give the constant of a role."""
+        return getattr(self, role.value)
+
+
+ONES = Constants()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prescription:
+    """What a parameterization prescribes for one model at one width.
+
+    Attributes:
+        layout: The roles of the parameters.
+        exponents: The exponents prescribed.
+        width: The model's width.
+        base_width: The width at which learning rate and epsilon were, or will be, tuned.
+        scales: The scalars for every parameter: what optimizers take.
+    """
+
+    layout: Layout
+    exponents: Assessment
+    width: int
+    base_width: int
+    scales: Scales
+
+    def effective(self, params: PyTree) -> PyTree:
+        """Give the parameters as they act; see `Scales.effective`."""
+        return self.scales.effective(params)
+
+    def adopt(self, weights: PyTree) -> PyTree:
+        """Store weights that are right as they are; see `Scales.adopt`."""
+        return self.scales.adopt(weights)
+
+    def rescale(self, params: PyTree) -> PyTree:
+        """Bring freshly initialized parameters to their prescribed size, keeping their directions.
+
+        Every leaf is multiplied so that its root mean square is its `init_std`, layer by layer where layers are
+        stacked. Zeros stay zeros, unscaled leaves stay as they are, and doing it twice changes nothing.
+        """
+        stds = jax.tree.leaves(self.scales.init_std)
+        pairs = zip(self.layout.leaves, self.layout.of(params), stds, strict=True)
+        return self.layout.tree([x if leaf.role is None else _with_rms(x, std, leaf) for leaf, x, std in pairs])
+
+    def move(self, theta: Mapping[Role, Exact]) -> "Prescription":
+        """Move the leaves of each role by θ: the same network, stored differently.
+
+        With m for a leaf's n: multiplier · m^-θ, init · m^θ, rate · m^(correction · θ), epsilon · m^-θ, floor · m^θ.
+        It trains as before with every optimizer of the family, in exact arithmetic.
+        """
+        thetas = {role: exact(value) for role, value in theta.items()}
+        family = self.exponents.family
+        moved = [
+            _move(scalars, leaf.n(self.width), thetas.get(leaf.role, Fraction(0)) if leaf.role else Fraction(0), family)
+            for leaf, scalars in zip(self.layout.leaves, _scalars(self.layout, self.scales), strict=True)
+        ]
+        return replace(self, scales=_to_scales(self.layout, moved), exponents=_moved_exponents(self.exponents, thetas))
+
+
+def prescribe(
+    params: PyTree,
+    *,
+    exponents: Assessment,
+    width: int,
+    base_width: int,
+    other: PyTree | None = None,
+    convention: Convention = no_convention,
+    rules: Rules = NO_RULES,
+    headless: bool = False,
+    base: PyTree | None = None,
+    constants: Constants = ONES,
+) -> Prescription:
+    """Work out what exponents mean for a model that you have.
+
+    Args:
+        params: The model's parameters, or only their shapes.
+        exponents: What to prescribe: `solve(MUP, ADAM, FULL)`, or `check(...)` for rates of your own.
+        width: The model's width.
+        base_width: The width at which learning rate and epsilon are tuned.
+        other: The same model's parameters, or their shapes, at any other width: tells the roles.
+        convention: Which axes are inputs and which are outputs: `flax`, `equinox`, or your own.
+        rules: What you know better about some leaves, by path.
+        headless: Whether it is right that no leaf is a readout.
+        base: The model's freshly initialized parameters at the base width. With these, the model starts at the base
+            width exactly as you initialized it and at other widths as the exponents say; without, the initial
+            standard deviation is n^-b times the rules' `init`.
+        constants: γ for each role.
+
+    Returns:
+        The prescription: call the model with `effective(params)`, give `scales` to an optimizer.
+
+    >>> import jax.numpy as jnp
+    >>> from widthwise.parameterize import flax, prescribe
+    >>> from widthwise.theory import ADAM, FULL, MUP, solve
+    >>> def model(n): return {"in": {"kernel": jnp.ones((3, n))}, "out": {"kernel": jnp.ones((n, 2))}}
+    >>> exponents = solve(MUP.with_hidden_layers(0), ADAM, FULL)
+    >>> plan = prescribe(model(64), exponents=exponents, width=64, base_width=16, other=model(16), convention=flax)
+    >>> plan.scales.learning_rate
+    {'in': {'kernel': 0.5}, 'out': {'kernel': 0.5}}
+    """
+    layout = find_roles(params, other=other, convention=convention, rules=rules, headless=headless)
+    return prescribe_layout(
+        layout, exponents=exponents, width=width, base_width=base_width, base=base, constants=constants
+    )
+
+
+def prescribe_layout(
+    layout: Layout,
+    *,
+    exponents: Assessment,
+    width: int,
+    base_width: int,
+    base: PyTree | None = None,
+    constants: Constants = ONES,
+) -> Prescription:
+    """Work out what exponents mean for a model whose roles are known; see `prescribe`."""
+    for name, value in (("width", width), ("base_width", base_width)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}: expected 1 or more")
+    if exponents.rates is None:
+        broken = "; ".join(str(constraint) for constraint in exponents.broken)
+        raise ValueError(
+            f"{exponents.parameterization.name!r} is unstable at initialization, nothing to prescribe: {broken}"
+        )
+    by_role = {role: _role_exponents(exponents, role) for role in {leaf.role for leaf in layout.leaves} if role}
+    sizes = [None] * len(layout.leaves) if base is None else _sizes_at_base(layout, base, base_width)
+    scalars = [
+        _UNSCALED
+        if leaf.role is None
+        else _prescribed(
+            leaf,
+            by_role[leaf.role],
+            exponents.family,
+            width,
+            Fraction(width, base_width),
+            size,
+            constants.of(leaf.role),
+        )
+        for leaf, size in zip(layout.leaves, sizes, strict=True)
+    ]
+    return Prescription(
+        layout=layout,
+        exponents=exponents,
+        width=width,
+        base_width=base_width,
+        scales=_to_scales(layout, scalars),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exponents:
+    a: Fraction
+    b: Fraction
+    c: Fraction
+    g: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scalars:
+    """The scales of one leaf."""
+
+    init_std: Any = 1.0
+    multiplier: Any = 1.0
+    learning_rate: Any = 1.0
+    epsilon: Any = 1.0
+    floor: Any = 1.0
+
+
+_UNSCALED = _Scalars()
+_FIELDS = ("init_std", "multiplier", "learning_rate", "epsilon", "floor")
+
+
+def _role_exponents(exponents: Assessment, role: Role) -> _Exponents:
+    gradients = exponents.gradients
+    assert exponents.rates is not None
+    assert gradients is not None
+    indices = {
+        Role.EMBEDDING: [0],
+        Role.HIDDEN: range(1, len(exponents.rates) - 1),
+        Role.READOUT: [len(exponents.rates) - 1],
+    }[role]
+    layers = exponents.parameterization.layers
+    found = {_Exponents(a=layers[i].a, b=layers[i].b, c=exponents.rates[i], g=gradients.at_init[i]) for i in indices}
+    if len(found) != 1:
+        raise ValueError(
+            f"the exponents are for {len(indices)} hidden layers that {'differ' if found else 'do not exist'}, "
+            "but the model has hidden parameters: expected one set of exponents for all of them"
+        )
+    return found.pop()
+
+
+def _sizes_at_base(layout: Layout, base: PyTree, base_width: int) -> list[tuple[float, int]]:
+    """Measure each leaf of the base model: its root mean square, and the n it goes with."""
+    at_base, arrays = layout.resized(base), layout.of(base)
+    for leaf, array in zip(layout.leaves, arrays, strict=True):
+        if isinstance(array, jax.ShapeDtypeStruct):
+            raise ValueError(
+                f"{leaf.path!r} of `base` is only a shape: its initial size is needed, pass the parameters"
+            )
+    return [
+        (float(np.sqrt(np.mean(np.square(np.asarray(array, np.float64))))), leaf.n(base_width))
+        for leaf, array in zip(at_base.leaves, arrays, strict=True)
+    ]
+
+
+def _prescribed(
+    leaf: Leaf,
+    e: _Exponents,
+    family: OptimizerFamily,
+    width: int,
+    ratio: Fraction,
+    size: tuple[float, int] | None,
+    constant: float,
+) -> _Scalars:
+    n = leaf.n(width)
+    multiplier = n ** float(-e.a)
+    if size is None:
+        init_std = leaf.init * n ** float(-e.b)
+    else:
+        base_rms, base_n = size
+        init_std = base_rms * (n / base_n) ** float(-e.a - e.b) / multiplier
+    scalars = _Scalars(
+        init_std=init_std,
+        multiplier=multiplier,
+        learning_rate=constant * float(ratio) ** float(-e.c),
+        epsilon=float(ratio) ** float(-e.g),
+    )
+    return scalars if leaf.linear else _move(scalars, n, -e.a, family)
+
+
+def _move(scalars: _Scalars, m: int, theta: Fraction, family: OptimizerFamily) -> _Scalars:
+    if theta == 0:
+        return scalars
+    factor = m ** float(theta)
+    return _Scalars(
+        init_std=scalars.init_std * factor,
+        multiplier=scalars.multiplier / factor,
+        learning_rate=scalars.learning_rate * m ** float(family.rate_correction * theta),
+        epsilon=scalars.epsilon / factor,
+        floor=scalars.floor * factor,
+    )
+
+
+def _moved_exponents(exponents: Assessment, thetas: Mapping[Role, Fraction]) -> Assessment:
+    before = exponents.parameterization
+    roles = [Role.EMBEDDING, *[Role.HIDDEN] * len(before.hidden), Role.READOUT]
+    after = move(before, [thetas.get(role, 0) for role in roles])
+    rates = compare(before, after).rates(exponents.rates or (), exponents.family)
+    return check(after, rates, exponents.family, exponents.alignment)
+
+
+def _to_scales(layout: Layout, scalars: list[_Scalars]) -> Scales:
+    return Scales(**{name: layout.tree([getattr(x, name) for x in scalars]) for name in _FIELDS})
+
+
+def _scalars(layout: Layout, scales: Scales) -> list[_Scalars]:
+    columns = {name: jax.tree.leaves(getattr(scales, name)) for name in _FIELDS}
+    return [_Scalars(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def _with_rms(x: jax.Array, std: Any, leaf: Leaf) -> jax.Array:
+    axes = (*leaf.axes.inputs, *leaf.axes.outputs)
+    rms = jnp.sqrt(jnp.mean(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))), axis=axes, keepdims=True))
+    factor = jnp.where(rms > 0, std / jnp.where(rms > 0, rms, 1), 1)
+    return (x * jnp.where(jnp.abs(factor - 1) < _SETTLED, 1, factor)).astype(x.dtype)
+
+
+_SETTLED = 1e-5
+"""A leaf whose size is right up to rounding is left alone, so that rescaling twice is rescaling once."""

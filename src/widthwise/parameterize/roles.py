@@ -1,0 +1,258 @@
+# JAX leaves some of its own types open; everything else here is checked strictly.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+"""Roles of a parameter tree: what each leaf is to width, found by comparing the same model at two widths.
+
+Both sides grow: hidden. Only what it produces grows: embedding. Only what it sums over grows: readout. Nothing grows:
+unscaled. That is the theory's definition (docs/theory.md), so it is read off the shapes and never off a name; names
+only tell which axis is which side (`axes`). Rules by path come first and win. Whatever stays open is an error.
+"""
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import jax
+
+from widthwise.parameterize.axes import Axes, Convention, no_convention
+from widthwise.parameterize.paths import PyTree, named_leaves
+from widthwise.theory import Role
+
+UNSCALED = None
+"""The role of a leaf that does not grow: left as it is at every width."""
+
+INFERRED = "inferred"
+
+LeafRole: TypeAlias = Role | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What the user says of the leaves that a pattern matches; what is left out is inferred.
+
+    Attributes:
+        role: `Role.EMBEDDING`, `Role.HIDDEN`, `Role.READOUT`, or `UNSCALED`.
+        axes: Which axes are inputs, outputs or a stack of layers.
+        linear: False for a parameter that the model does not use linearly, such as a temperature inside an
+            exponential: a multiplier would then not commute with its use, so it gets none. It moves instead to
+            the equivalent exponents with multiplier 1.
+        init: The constant in front of the initialization, for prescriptions without a `base` to measure it from.
+    """
+
+    role: LeafRole | str = INFERRED
+    axes: Axes | None = None
+    linear: bool = True
+    init: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.role is not UNSCALED and self.role not in (*Role, INFERRED):
+            raise ValueError(f"role is {self.role!r}: expected one of {', '.join(Role)}, or UNSCALED (None)")
+        if not self.init >= 0:
+            raise ValueError(f"init is {self.init}: expected 0 or more")
+
+
+Rules: TypeAlias = Mapping[str, Rule]
+"""Rules by pattern of path, as a shell would match it: `*/out/kernel`. The first that matches a leaf holds."""
+
+NO_RULES: Rules = MappingProxyType({})
+_NO_RULE = Rule()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One parameter: its name, shape and role."""
+
+    path: str
+    shape: tuple[int, ...]
+    role: LeafRole
+    axes: Axes
+    linear: bool = True
+    init: float = 1.0
+
+    @property
+    def fan_in(self) -> int:
+        """Over how many terms its use sums."""
+        return prod(self.shape[axis] for axis in self.axes.inputs)
+
+    def n(self, width: int) -> int:
+        """Give the n whose powers scale this leaf: its fan-in if it is hidden or readout, else the model's width."""
+        return self.fan_in if self.role in (Role.HIDDEN, Role.READOUT) else width
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The leaves of a parameter tree in the order in which JAX flattens it, with the tree's structure."""
+
+    leaves: tuple[Leaf, ...]
+    structure: Any
+
+    def tree(self, values: list[Any]) -> PyTree:
+        """Give a tree like the parameters with these values for leaves."""
+        return jax.tree.unflatten(self.structure, values)
+
+    def of(self, params: PyTree) -> list[Any]:
+        """Give the leaves of a tree with this structure, or of the same model at another width."""
+        return _same_leaves(params, [leaf.path for leaf in self.leaves], "the parameter tree")
+
+    def resized(self, params: PyTree) -> "Layout":
+        """Give the same roles for the same model at another width."""
+        resized = zip(self.leaves, self.of(params), strict=True)
+        return replace(self, leaves=tuple(replace(leaf, shape=tuple(x.shape)) for leaf, x in resized))
+
+
+def find_roles(
+    params: PyTree,
+    *,
+    other: PyTree | None = None,
+    convention: Convention = no_convention,
+    rules: Rules = NO_RULES,
+    headless: bool = False,
+) -> Layout:
+    """Find the role of every leaf of a parameter tree.
+
+    Args:
+        params: The parameters, or only their shapes (`jax.eval_shape`).
+        other: The same model's parameters, or their shapes, at any other width. May be left out where rules give
+            every role.
+        convention: Which axes are inputs and which are outputs: `axes.flax`, `axes.equinox`, or your own.
+        rules: What you know better, by path. Rules win.
+        headless: Whether it is right that no leaf is a readout.
+
+    Returns:
+        The roles. They hold for the model at every width; `Layout.resized` gives them for another.
+
+    >>> import jax.numpy as jnp
+    >>> from widthwise.parameterize.axes import flax
+    >>> def model(n): return {"in": {"kernel": jnp.ones((3, n))}, "out": {"kernel": jnp.ones((n, 2))}}
+    >>> {leaf.path: leaf.role.value for leaf in find_roles(model(8), other=model(4), convention=flax).leaves}
+    {'in/kernel': 'embedding', 'out/kernel': 'readout'}
+    """
+    named = named_leaves(params)
+    _refuse_shared(named)
+    shapes = {path: tuple(leaf.shape) for path, leaf in named.items()}
+    others = shapes
+    if other is not None:
+        same = _same_leaves(other, list(shapes), "the model at the other width")
+        others = {path: tuple(leaf.shape) for path, leaf in zip(shapes, same, strict=True)}
+    rule_of = dict(_match(list(shapes), rules))
+    known = convention(params)
+
+    inferred = [path for path in shapes if rule_of.get(path, _NO_RULE).role == INFERRED]
+    if inferred and other is None:
+        raise ValueError(f"{inferred[0]!r} has no role: give `other`, the model at another width, or a rule")
+    _refuse_different_growth({path: (others[path], shapes[path]) for path in inferred})
+
+    leaves = [
+        _leaf(path, shape, others[path], rule_of.get(path, _NO_RULE), known.get(path)) for path, shape in shapes.items()
+    ]
+    if not headless:
+        _refuse_tied(leaves)
+    return Layout(tuple(leaves), jax.tree.structure(params))
+
+
+def _leaf(path: str, shape: tuple[int, ...], other: tuple[int, ...], rule: Rule, known: Axes | None) -> Leaf:
+    grown = [axis for axis, (x, y) in enumerate(zip(shape, other, strict=True)) if x != y]
+    axes = rule.axes or known
+    if axes is None:
+        if len(shape) > 1 and (rule.role in (Role.HIDDEN, Role.READOUT) or (rule.role == INFERRED and grown)):
+            raise ValueError(
+                f"{path!r} of shape {shape}: cannot tell which axes are inputs and which are outputs; give a "
+                f"convention, or a rule such as {{{path!r}: Rule(axes=Axes(inputs=(0,), outputs=(1,)))}}"
+            )
+        axes = Axes(outputs=tuple(range(len(shape))))
+    axes.check(path, shape)
+    role = _inferred(path, axes, grown, shape, other) if rule.role == INFERRED else rule.role
+    if role in (Role.HIDDEN, Role.READOUT) and not axes.inputs:
+        raise ValueError(f"{path!r} is to be {role} but has no input axes: give them in its rule's `axes`")
+    role = UNSCALED if role is UNSCALED else Role(role)
+    return Leaf(path=path, shape=shape, role=role, axes=axes, linear=rule.linear, init=rule.init)
+
+
+def _inferred(path: str, axes: Axes, grown: list[int], shape: tuple[int, ...], other: tuple[int, ...]) -> LeafRole:
+    if any(axis in axes.stack for axis in grown):
+        raise ValueError(f"{path!r} has {shape} at one width and {other} at the other: its number of layers differs")
+    sums, produces = (any(axis in side for axis in grown) for side in (axes.inputs, axes.outputs))
+    if sums and produces:
+        return Role.HIDDEN
+    if sums:
+        return Role.READOUT
+    return Role.EMBEDDING if produces else UNSCALED
+
+
+def _match(paths: list[str], rules: Rules) -> Iterator[tuple[str, Rule]]:
+    unused = set(rules)
+    for path in paths:
+        for pattern, rule in rules.items():
+            if fnmatch.fnmatchcase(path, pattern):
+                unused.discard(pattern)
+                yield path, rule
+                break
+    if unused:
+        pattern = next(pattern for pattern in rules if pattern in unused)
+        hidden = any(fnmatch.fnmatchcase(path, pattern) for path in paths)
+        why = "an earlier rule matches all of its leaves" if hidden else "no leaf has such a path"
+        raise ValueError(f"rule {pattern!r} applies to nothing, {why}; the paths are {', '.join(paths)}")
+
+
+def _refuse_different_growth(shapes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+    """Refuse a model of which one part grows by another factor than the rest: it has no single width."""
+    first: tuple[str, Fraction] | None = None
+    for path, (before, after) in shapes.items():
+        if len(before) != len(after):
+            raise ValueError(
+                f"{path!r} has shape {after} at one width and {before} at the other: expected as many axes"
+            )
+        for x, y in zip(before, after, strict=True):
+            if x == y:
+                continue
+            factor = Fraction(y, x)
+            if first is None:
+                first = (path, factor)
+            elif factor != first[1]:
+                raise ValueError(
+                    f"{path!r} goes from {before} to {after}, by {factor}, but {first[0]!r} by {first[1]}: "
+                    "expected every width of the model to grow by the same factor"
+                )
+
+
+def _same_leaves(tree: PyTree, paths: Sequence[str], which: str) -> list[Any]:
+    """Give the leaves of a tree that must have leaves of these names.
+
+    Names and not structures are compared: frameworks keep sizes in the structure, which differ between widths.
+    """
+    named = named_leaves(tree)
+    if list(named) != list(paths):
+        missing = [f"lacks {path!r}" for path in paths if path not in named]
+        extra = [f"has {path!r} in addition" for path in named if path not in paths]
+        difference = ", ".join((missing + extra)[:3]) or "has the same leaves in another order"
+        raise ValueError(f"{which} {difference}: expected the same tree at every width")
+    return list(named.values())
+
+
+def _refuse_shared(named: Mapping[str, Any]) -> None:
+    """Refuse one array that stands at two places: as embedding and readout it would need two multipliers."""
+    seen: dict[int, str] = {}
+    for path, leaf in named.items():
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            continue
+        if id(leaf) in seen:
+            raise ValueError(
+                f"{path!r} and {seen[id(leaf)]!r} are the same array: tied parameters cannot have two roles; "
+                "give the model two parameters"
+            )
+        seen[id(leaf)] = path
+
+
+def _refuse_tied(leaves: list[Leaf]) -> None:
+    if any(leaf.role is Role.READOUT for leaf in leaves):
+        return
+    lookups = [leaf.path for leaf in leaves if leaf.role is Role.EMBEDDING and leaf.axes.inputs]
+    if lookups:
+        raise ValueError(
+            f"no leaf is a readout: if {lookups[0]!r} is tied to it, give the model a readout of its own, since "
+            "embedding and readout scale differently; if the model has none, say headless=True"
+        )

@@ -1,0 +1,238 @@
+"""Exponents become the right numbers for every leaf, and leave nothing hidden behind."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from widthwise.parameterize import UNSCALED, Axes, Constants, Rule, explain, flax, ones_like, prescribe, stack
+from widthwise.theory import (
+    ADAFACTOR,
+    ADAM,
+    FAMILIES,
+    FULL,
+    MUP,
+    NONE,
+    NTK,
+    PARAMETERIZATIONS,
+    SGD,
+    STANDARD,
+    Alignment,
+    OptimizerFamily,
+    Parameterization,
+    Role,
+    check,
+    solve,
+)
+
+BASE = 16
+
+
+def model(n: int, seed: int = 0):
+    """Initialized as people do: fan-in everywhere, ones for the scale, zeros for biases."""
+    keys = iter(jax.random.split(jax.random.key(seed), 4))
+
+    def kernel(i: int, o: int):
+        return jax.random.normal(next(keys), (i, o)) / i**0.5
+
+    return {
+        "in": {"kernel": kernel(5, n), "bias": jnp.zeros(n)},
+        "norm": {"scale": jnp.ones(n)},
+        "mid": {"kernel": kernel(n, 4 * n)},
+        "out": {"kernel": kernel(4 * n, 3), "bias": jnp.zeros(3)},
+    }
+
+
+def plan_for(n: int, exponents, **options):
+    options = {"other": model(2 * n), "convention": flax, "base_width": BASE, **options}
+    return prescribe(model(n), exponents=exponents, width=n, **options)
+
+
+def rms(x) -> float:
+    return float(np.sqrt(np.mean(np.square(np.asarray(x, np.float64)))))
+
+
+@pytest.mark.parametrize("network", PARAMETERIZATIONS.values(), ids=list(PARAMETERIZATIONS))
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
+def test_scales_are_the_powers_that_the_exponents_name(network: Parameterization, family: OptimizerFamily):
+    exponents = solve(network, family, FULL)
+    constants = Constants(embedding=2.0, hidden=3.0, readout=5.0)
+    n = 64
+    scales = plan_for(n, exponents, constants=constants).scales
+    assert exponents.rates is not None
+    assert exponents.gradients is not None
+    for name, index, leaf_n, constant in (("in", 0, n, 2.0), ("mid", 1, n, 3.0), ("out", 2, 4 * n, 5.0)):
+        layer = network.layers[index]
+        rate, g = exponents.rates[index], exponents.gradients.at_init[index]
+        np.testing.assert_allclose(scales.init_std[name]["kernel"], leaf_n ** float(-layer.b))
+        np.testing.assert_allclose(scales.multiplier[name]["kernel"], leaf_n ** float(-layer.a))
+        np.testing.assert_allclose(scales.learning_rate[name]["kernel"], constant * (n / BASE) ** float(-rate))
+        np.testing.assert_allclose(scales.epsilon[name]["kernel"], (n / BASE) ** float(-g))
+    assert jax.tree.leaves(scales.floor) == [1.0] * 6
+
+
+def test_at_the_base_width_rates_and_epsilons_are_the_base_ones():
+    scales = plan_for(BASE, solve(MUP, ADAM, NONE)).scales
+    assert set(jax.tree.leaves((scales.learning_rate, scales.epsilon))) == {1.0}
+
+
+def test_unscaled_leaves_are_left_alone():
+    scales = plan_for(64, solve(MUP, ADAM, FULL)).scales
+    assert {getattr(scales, f)["out"]["bias"] for f in ("multiplier", "learning_rate", "epsilon", "floor")} == {1.0}
+
+
+@pytest.mark.parametrize("network", PARAMETERIZATIONS.values(), ids=list(PARAMETERIZATIONS))
+def test_with_a_base_the_model_starts_there_exactly_as_it_was_initialized(network: Parameterization):
+    base = model(BASE)
+    plan = plan_for(BASE, solve(network, ADAM, FULL), base=base)
+    effective = plan.effective(plan.rescale(base))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), effective, base)
+
+
+@pytest.mark.parametrize("network", PARAMETERIZATIONS.values(), ids=list(PARAMETERIZATIONS))
+def test_with_a_base_effective_sizes_follow_a_plus_b(network: Parameterization):
+    n, base = 64, model(BASE)
+    plan = plan_for(n, solve(network, ADAM, FULL), base=base)
+    effective = plan.effective(plan.rescale(model(n, seed=1)))
+    for name, layer in (("in", network.embedding), ("mid", network.hidden[0]), ("out", network.readout)):
+        expected = rms(base[name]["kernel"]) * (n / BASE) ** float(-layer.total)
+        assert rms(effective[name]["kernel"]) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(effective["norm"]["scale"], 1.0, rtol=1e-6)
+    assert not effective["in"]["bias"].any()
+
+
+def test_rescaling_keeps_directions_and_twice_is_once():
+    params = model(64)
+    plan = plan_for(64, solve(MUP, ADAM, FULL), base=model(BASE))
+    once = plan.rescale(params)
+    jax.tree.map(np.testing.assert_array_equal, plan.rescale(once), once)
+    ratio = once["mid"]["kernel"] / params["mid"]["kernel"]
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-5)
+
+
+def test_rescaling_acts_on_each_of_stacked_layers():
+    params = {"blocks": jnp.stack([jnp.ones((8, 8)), 7 * jnp.ones((8, 8))]), "out": jnp.ones((8, 2))}
+    rules = {
+        "blocks": Rule(role=Role.HIDDEN, axes=Axes(stack=(0,), inputs=(1,), outputs=(2,))),
+        "out": Rule(role=Role.READOUT, axes=Axes(inputs=(0,), outputs=(1,))),
+    }
+    plan = prescribe(params, exponents=solve(STANDARD, ADAM, FULL), width=8, base_width=8, rules=rules)
+    assert [rms(layer) for layer in plan.rescale(params)["blocks"]] == pytest.approx([8**-0.5] * 2)
+
+
+def test_pretrained_weights_act_unchanged_when_adopted():
+    weights = model(64)
+    plan = plan_for(64, solve(MUP, ADAM, FULL))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), plan.effective(plan.adopt(weights)), weights)
+
+
+def test_drawn_parameters_start_at_the_prescribed_size():
+    plan = plan_for(64, solve(NTK, ADAM, FULL), rules={"in/kernel": Rule(init=0.01)})
+    initial = plan.scales.initial(jax.tree.map(jnp.ones_like, model(64)))
+    assert float(initial["in"]["kernel"][0, 0]) == pytest.approx(0.01)
+    assert float(initial["mid"]["kernel"][0, 0]) == 1.0
+
+
+def test_a_parameter_that_is_not_used_linearly_gets_no_multiplier_but_the_same_effective_size_and_step():
+    exponents = solve(NTK, ADAM, FULL)
+    linear, other = (
+        plan_for(64, exponents, rules={"mid/kernel": Rule(linear=is_linear)}).scales for is_linear in (True, False)
+    )
+
+    def of(scales, name):
+        return getattr(scales, name)["mid"]["kernel"]
+
+    assert of(linear, "multiplier") == 0.125
+    assert of(other, "multiplier") == 1.0
+    assert of(other, "init_std") == of(linear, "init_std") * of(linear, "multiplier")
+    assert of(other, "learning_rate") == of(linear, "learning_rate") * of(linear, "multiplier")
+
+
+@pytest.mark.parametrize(
+    ("family", "correction"), [(SGD, 2), (ADAM, 1), (ADAFACTOR, 0)], ids=["sgd", "adam", "adafactor"]
+)
+def test_moving_multiplies_every_scale_by_its_power_of_the_leafs_n(family: OptimizerFamily, correction: int):
+    before = plan_for(64, solve(STANDARD, family, FULL))
+    after = before.move({Role.READOUT: "1/2"})
+    m = 4 * 64
+    powers = {"multiplier": -0.5, "init_std": 0.5, "learning_rate": correction * 0.5, "epsilon": -0.5, "floor": 0.5}
+    for name, power in powers.items():
+        old, new = getattr(before.scales, name), getattr(after.scales, name)
+        assert new["out"]["kernel"] == pytest.approx(old["out"]["kernel"] * m**power)
+        assert new["mid"] == old["mid"]
+    assert after.exponents.parameterization.readout.a == Fraction(1, 2)
+    assert after.exponents.verdict == before.exponents.verdict
+
+
+def test_scales_of_several_runs_stack_into_lanes():
+    lanes = [plan_for(64, solve(network, ADAM, FULL)).scales for network in (STANDARD, NTK)]
+    stacked = stack(lanes)
+    assert stacked.multiplier["mid"]["kernel"].tolist() == [1.0, 0.125]
+    params = jax.tree.map(lambda x: jnp.stack([x, x]), model(64))
+    effective = jax.vmap(lambda scales, p: scales.effective(p))(stacked, params)
+    np.testing.assert_allclose(effective["mid"]["kernel"][1], 0.125 * params["mid"]["kernel"][1], rtol=1e-6)
+
+
+def test_the_scales_of_a_plain_model_change_nothing():
+    params = model(8)
+    jax.tree.map(np.testing.assert_array_equal, ones_like(params).effective(params), params)
+
+
+def test_effective_parameters_keep_their_type():
+    plan = plan_for(64, solve(MUP, ADAM, FULL))
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), model(64))
+    assert {x.dtype for x in jax.tree.leaves(plan.effective(half))} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_own_rates_can_be_prescribed():
+    scales = plan_for(64, check(STANDARD, [0, 0, 0], ADAM, FULL)).scales
+    assert set(jax.tree.leaves(scales.learning_rate)) == {1.0}
+
+
+def test_explain_shows_every_leaf_to_people_and_programs():
+    plan = plan_for(64, solve(MUP, ADAM, FULL))
+    explanation = explain(plan, learning_rate=0.1, epsilon=1e-8)
+    rows = {row["path"]: row for row in explanation.to_json()}
+    assert rows["mid/kernel"] == {
+        "path": "mid/kernel",
+        "shape": [64, 256],
+        "role": "hidden",
+        "fan_in": 64,
+        "init_std": 0.125,
+        "multiplier": 1.0,
+        "learning_rate": pytest.approx(0.025),
+        "epsilon": pytest.approx(1e-8 / 4),
+    }
+    assert rows["out/bias"]["role"] == "unscaled"
+    assert rows["out/bias"]["init_std"] is None
+    lines = str(explanation).splitlines()
+    assert len(lines) == 2 + len(rows)
+    assert any(
+        line.split() == ["mid/kernel", "64×256", "hidden", "64", "0.125", "1", "0.025", "2.5e-09"] for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"width": 0}, "width is 0"),
+        ({"base_width": -1}, "base_width is -1"),
+        (
+            {"exponents": solve(Parameterization.of(embedding=(0, 0), hidden=(0, 0), readout=(0, 1)), ADAM, FULL)},
+            "unstable at init",
+        ),
+        (
+            {"exponents": solve(MUP.with_hidden_layers(2), ADAM, Alignment.of(alpha=1, omega="3/4", u=1))},
+            "2 hidden layers that differ",
+        ),
+        ({"exponents": solve(MUP.with_hidden_layers(0), ADAM, FULL)}, "0 hidden layers that do not exist"),
+        ({"base": jax.eval_shape(lambda: model(BASE))}, "'in/bias' of `base` is only a shape"),
+        ({"rules": {"nothing": Rule(role=UNSCALED)}}, "rule 'nothing' applies to nothing"),
+    ],
+)
+def test_what_cannot_be_prescribed_is_refused(options, named: str):
+    arguments = {"exponents": solve(MUP, ADAM, FULL), "width": 64, "base_width": BASE, **options}
+    with pytest.raises(ValueError, match=named):
+        prescribe(model(64), other=model(32), convention=flax, **arguments)
