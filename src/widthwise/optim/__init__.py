@@ -1,0 +1,77 @@
+"""Optimizers as Optax gradient transformations that take the scales of a prescription.
+
+All of them work under `jit`, under `vmap` over lanes and on sharded parameters, and every number they take may be
+traced: a step function that builds its optimizer inside is compiled once for all learning rates, epsilons and scales.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import optax
+
+from widthwise.optim.adafactor import EPSILON as ADAFACTOR_EPSILON
+from widthwise.optim.adafactor import adafactor as adafactor
+from widthwise.optim.adam import EPSILON as ADAM_EPSILON
+from widthwise.optim.adam import adam as adam
+from widthwise.optim.adam import adam_atan2 as adam_atan2
+from widthwise.optim.parameter_scaling import adam_ps as adam_ps
+from widthwise.optim.rates import Scalar
+from widthwise.optim.schedule import warmup_cosine as warmup_cosine
+from widthwise.optim.sgd import sgd as sgd
+from widthwise.parameterize import Layout, Scales
+from widthwise.theory import ADAFACTOR, ADAM, SGD, OptimizerFamily
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """An optimizer by name, for code that is to work with any of them.
+
+    Attributes:
+        name: Its name.
+        family: The family that tells how its rates scale with width.
+        make: The function that makes it.
+        epsilon: The epsilon it uses unless told otherwise; None for one that has none.
+        by_layer: Whether it looks at a whole layer at a time, and so takes a layout.
+    """
+
+    name: str
+    family: OptimizerFamily
+    make: Callable[..., optax.GradientTransformation]
+    epsilon: float | None = None
+    by_layer: bool = False
+
+    def build(
+        self,
+        learning_rate: Scalar,
+        scales: Scales,
+        *,
+        layout: Layout | None = None,
+        epsilon: Scalar | None = None,
+        weight_decay: Scalar = 0.0,
+        schedule: optax.Schedule | None = None,
+    ) -> optax.GradientTransformation:
+        """Make the optimizer with the options that all of them share, and an epsilon if it has one."""
+        options = {"weight_decay": weight_decay, "schedule": schedule}
+        if epsilon is not None:
+            if self.epsilon is None:
+                raise ValueError(f"epsilon is {epsilon} but {self.name} has no epsilon")
+            options["epsilon"] = epsilon
+        if self.by_layer:
+            options["layout"] = layout
+        return self.make(learning_rate, scales, **options)
+
+
+OPTIMIZERS = MappingProxyType(
+    {
+        optimizer.name: optimizer
+        for optimizer in (
+            Optimizer(name="sgd", family=SGD, make=sgd),
+            Optimizer(name="adam", family=ADAM, make=adam, epsilon=ADAM_EPSILON),
+            Optimizer(name="adam_atan2", family=ADAM, make=adam_atan2),
+            Optimizer(name="adam_ps", family=ADAFACTOR, make=adam_ps, epsilon=ADAM_EPSILON, by_layer=True),
+            Optimizer(name="adafactor", family=ADAFACTOR, make=adafactor, epsilon=ADAFACTOR_EPSILON, by_layer=True),
+        )
+    }
+)
+"""The optimizers by name."""

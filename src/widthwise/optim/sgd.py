@@ -1,0 +1,20 @@
+"""SGD with momentum."""
+
+import optax
+
+from widthwise.optim.rates import Scalar, with_rates
+from widthwise.parameterize import Scales
+
+
+def sgd(
+    learning_rate: Scalar,
+    scales: Scales,
+    *,
+    momentum: float = 0.9,
+    weight_decay: Scalar = 0.0,
+    schedule: optax.Schedule | None = None,
+) -> optax.GradientTransformation:
+    """SGD with momentum and a learning rate for every parameter; see `with_rates` for the shared options."""
+    return optax.chain(
+        optax.trace(momentum), with_rates(learning_rate, scales, weight_decay=weight_decay, schedule=schedule)
+    )

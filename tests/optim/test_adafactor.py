@@ -1,0 +1,69 @@
+"""Adafactor is factored by what axes are, never by how long they are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from widthwise.optim import adafactor
+from widthwise.parameterize import Axes, Rule, find_roles, ones_like
+from widthwise.theory import Role
+
+
+def heads(width: int):
+    """A head-split kernel and its flat twin: Optax factors the first over different axes as heads grow in number."""
+    kernel = jax.random.normal(jax.random.key(0), (width, width // 8, 8))
+    return {"split": kernel, "flat": kernel.reshape(width, width), "bias": jnp.ones((width // 8, 8))}
+
+
+RULES = {
+    "split": Rule(role=Role.HIDDEN, axes=Axes(inputs=(0,), outputs=(1, 2))),
+    "flat": Rule(role=Role.HIDDEN, axes=Axes(inputs=(0,), outputs=(1,))),
+    "bias": Rule(role=Role.EMBEDDING, axes=Axes(outputs=(0, 1))),
+}
+
+
+@pytest.mark.parametrize("width", [16, 256])
+def test_factoring_is_the_same_at_every_width(width: int):
+    params = heads(width)
+    layout = find_roles(params, rules=RULES, headless=True)
+    state = adafactor(0.1, ones_like(params), layout=layout).init(params)[0]
+    assert state.row["split"].shape == (width, 1, 1)
+    assert state.column["split"].shape == (1, width // 8, 8)
+    assert state.row["flat"].shape == (width, 1)
+    assert state.column["flat"].shape == (1, width)
+    assert state.full["bias"].shape == (width // 8, 8)
+    assert {x.size for x in (state.full["split"], state.full["flat"], state.row["bias"], state.column["bias"])} == {0}
+
+
+def test_a_head_split_kernel_trains_as_its_flat_twin():
+    params = heads(16)
+    layout = find_roles(params, rules=RULES, headless=True)
+    transformation = adafactor(0.1, ones_like(params), layout=layout)
+    state = transformation.init(params)
+    for seed in range(3):
+        gradient = jax.random.normal(jax.random.key(seed), (16, 2, 8))
+        gradients = {"split": gradient, "flat": gradient.reshape(16, 16), "bias": gradient[0]}
+        updates, state = transformation.update(gradients, state, params)
+        np.testing.assert_allclose(updates["split"].reshape(16, 16), updates["flat"], rtol=1e-5)
+
+
+def test_stacked_layers_train_as_separate_ones():
+    layers = [jax.random.normal(jax.random.key(i), (6, 4)) * 10.0**i for i in range(2)]
+    stacked, single = {"w": jnp.stack(layers)}, {"w0": layers[0], "w1": layers[1]}
+    rules = {"w": Rule(role=Role.HIDDEN, axes=Axes(stack=(0,), inputs=(1,), outputs=(2,)))}
+    together = adafactor(0.1, ones_like(stacked), layout=find_roles(stacked, rules=rules))
+    apart = adafactor(0.1, ones_like(single))
+    gradients = [jax.random.normal(jax.random.key(9 + i), (6, 4)) * 100.0**i for i in range(2)]
+    joint, _ = together.update({"w": jnp.stack(gradients)}, together.init(stacked), stacked)
+    separate, _ = apart.update({"w0": gradients[0], "w1": gradients[1]}, apart.init(single), single)
+    np.testing.assert_allclose(joint["w"][0], separate["w0"], rtol=1e-5)
+    np.testing.assert_allclose(joint["w"][1], separate["w1"], rtol=1e-5)
+
+
+def test_updates_are_clipped_to_the_size_of_the_parameter():
+    params = {"w": jnp.ones((4, 4))}
+    transformation = adafactor(1.0, ones_like(params), clip=0.5)
+    gradient = {"w": jax.random.normal(jax.random.key(0), (4, 4))}
+    updates, _ = transformation.update(gradient, transformation.init(params), params)
+    assert float(jnp.sqrt(jnp.mean(updates["w"] ** 2))) <= 0.5 * 1.00001

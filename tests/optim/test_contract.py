@@ -1,0 +1,205 @@
+"""What holds for every optimizer, one table of tests over all of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from widthwise.optim import OPTIMIZERS, Optimizer, warmup_cosine
+from widthwise.parameterize import Axes, Rule, Scales, find_roles, ones_like, stack
+from widthwise.theory import Role
+
+every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=list(OPTIMIZERS))
+MATRIX = Axes(inputs=(0,), outputs=(1,))
+SHAPES = {"embedding": (12, 16), "hidden": (16, 16), "scale": (16,), "readout": (16, 4)}
+RULES = {
+    "scale": Rule(role=Role.EMBEDDING, axes=Axes(outputs=(0,))),
+    "embedding": Rule(role=Role.EMBEDDING, axes=MATRIX),
+    "hidden": Rule(role=Role.HIDDEN, axes=MATRIX),
+    "readout": Rule(role=Role.READOUT, axes=MATRIX),
+}
+
+
+def random_tree(seed: int, size: float = 1.0):
+    keys = jax.random.split(jax.random.key(seed), len(SHAPES))
+    drawn = {
+        name: size * jax.random.normal(key, shape) for key, (name, shape) in zip(keys, SHAPES.items(), strict=True)
+    }
+    return {**drawn, "embedding": drawn["embedding"].at[3].set(0.0)}  # a token that is never seen
+
+
+PARAMS = random_tree(0, 0.3)
+LAYOUT = find_roles(PARAMS, rules=RULES)
+GRADIENTS = [random_tree(seed) for seed in range(1, 6)]
+
+
+def scales_like(seed: int) -> Scales:
+    numbers = iter(np.random.default_rng(seed).uniform(0.5, 2.0, 100))
+    return jax.tree.map(lambda _: float(next(numbers)), ones_like(PARAMS))
+
+
+def steps(optimizer: Optimizer, params, scales: Scales, learning_rate, gradients=GRADIENTS, jit=True, **options):
+    """Take a step with each of the gradients."""
+
+    def step(params, state, gradient, scales, learning_rate):
+        transformation = optimizer.build(learning_rate, scales, layout=LAYOUT, **options)
+        updates, state = transformation.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    step = jax.jit(step) if jit else step
+    state = optimizer.build(learning_rate, scales, layout=LAYOUT, **options).init(params)
+    for gradient in gradients:
+        params, state = step(params, state, gradient, scales, learning_rate)
+    return params, state
+
+
+def assert_close(x, y, rtol: float = 2e-5, atol: float = 1e-6):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol), x, y)
+
+
+@every_optimizer
+def test_it_moves_every_parameter_that_has_a_gradient_and_stays_finite(optimizer: Optimizer):
+    params, _ = steps(optimizer, PARAMS, scales_like(0), 0.01)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
+    moved = jax.tree.map(lambda x, y: np.asarray(x != y), params, PARAMS)
+    assert not moved["embedding"][3].any()
+    assert moved["embedding"][:3].all()
+    assert all(moved[name].all() for name in ("hidden", "scale", "readout"))
+
+
+@every_optimizer
+def test_jit_changes_nothing(optimizer: Optimizer):
+    fast, slow = (steps(optimizer, PARAMS, scales_like(0), 0.01, jit=jit)[0] for jit in (True, False))
+    assert_close(fast, slow)
+
+
+@every_optimizer
+def test_lanes_equal_single_runs(optimizer: Optimizer):
+    scales = [scales_like(seed) for seed in range(3)]
+    rates = np.array([0.01, 0.02, 0.005])
+    lanes = jax.vmap(lambda s, r: steps(optimizer, PARAMS, s, r, jit=False)[0])(stack(scales), rates)
+    for lane, (one, rate) in enumerate(zip(scales, rates, strict=True)):
+        single, _ = steps(optimizer, PARAMS, one, rate)
+        assert_close(jax.tree.map(lambda x, lane=lane: x[lane], lanes), single)
+
+
+@every_optimizer
+def test_sharded_equals_unsharded(optimizer: Optimizer):
+    mesh = Mesh(np.array(jax.devices()[:4]), ("fsdp",))
+
+    def shard(x):
+        return jax.device_put(x, NamedSharding(mesh, PartitionSpec("fsdp", *[None] * (x.ndim - 1))))
+
+    sharded, state = steps(
+        optimizer, jax.tree.map(shard, PARAMS), scales_like(0), 0.01, [jax.tree.map(shard, g) for g in GRADIENTS]
+    )
+    assert len(sharded["hidden"].sharding.device_set) == 4
+    assert not sharded["hidden"].is_fully_replicated
+    plain, plain_state = steps(optimizer, PARAMS, scales_like(0), 0.01)
+    assert_close(sharded, plain)
+    assert_close(state, plain_state, rtol=1e-4)
+
+
+@every_optimizer
+def test_state_is_float32_also_for_bfloat16_gradients(optimizer: Optimizer):
+    gradients = [jax.tree.map(lambda x: x.astype(jnp.bfloat16), g) for g in GRADIENTS]
+    params, state = steps(optimizer, PARAMS, scales_like(0), 0.01, gradients)
+    assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype(jnp.float32)}
+    assert {x.dtype for x in jax.tree.leaves(state)} <= {jnp.dtype(jnp.float32), jnp.dtype(jnp.int32)}
+
+
+@every_optimizer
+def test_a_convex_problem_is_solved(optimizer: Optimizer):
+    target = random_tree(9)
+    schedule = warmup_cosine(steps=300, warmup=10)
+    transformation = optimizer.build(0.05, ones_like(PARAMS), layout=LAYOUT, schedule=schedule)
+
+    def loss(params):
+        return sum(jnp.sum((x - y) ** 2) for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(target), strict=True))
+
+    @jax.jit
+    def solve(params):
+        def step(carry, _):
+            params, state = carry
+            updates, state = transformation.update(jax.grad(loss)(params), state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        return jax.lax.scan(step, (params, transformation.init(params)), length=300)[0][0]
+
+    assert loss(solve(PARAMS)) < 1e-3 * loss(PARAMS)
+
+
+@every_optimizer
+def test_the_factor_of_a_parameter_multiplies_its_step_and_no_others(optimizer: Optimizer):
+    one = ones_like(PARAMS)
+    tripled = Scales(**{**vars(one), "learning_rate": {**one.learning_rate, "hidden": 3.0}})
+    before, after = (steps(optimizer, PARAMS, scales, 0.01, GRADIENTS[:1])[0] for scales in (one, tripled))
+    step, tripled_step = (jax.tree.map(lambda x, y: x - y, params, PARAMS) for params in (before, after))
+    np.testing.assert_allclose(tripled_step["hidden"], 3 * step["hidden"], rtol=1e-3, atol=1e-6)
+    np.testing.assert_array_equal(tripled_step["readout"], step["readout"])
+
+
+@every_optimizer
+def test_weight_decay_is_independent_of_the_learning_rate_and_of_the_factors(optimizer: Optimizer):
+    """With no gradient a parameter shrinks by the schedule times the decay, whatever the rates are."""
+    zeros = [jax.tree.map(jnp.zeros_like, PARAMS)] * 4
+    schedule = warmup_cosine(steps=4, warmup=2)
+    expected = np.prod([1 - 0.1 * float(schedule(t)) for t in range(4)])
+    for rate in (0.01, 10.0):
+        params, _ = steps(optimizer, PARAMS, scales_like(0), rate, zeros, weight_decay=0.1, schedule=schedule)
+        assert_close(params, jax.tree.map(lambda x: expected * x, PARAMS))
+
+
+@every_optimizer
+def test_all_numbers_are_data_one_trace_serves_all(optimizer: Optimizer):
+    traces = 0
+
+    @jax.jit
+    def step(params, state, scales, learning_rate, weight_decay):
+        nonlocal traces
+        traces += 1
+        transformation = optimizer.build(learning_rate, scales, layout=LAYOUT, weight_decay=weight_decay)
+        return transformation.update(GRADIENTS[0], state, params)
+
+    state = optimizer.build(0.1, ones_like(PARAMS), layout=LAYOUT, weight_decay=0.1).init(PARAMS)
+    for seed in range(3):
+        step(PARAMS, state, scales_like(seed), 0.1 / (seed + 1), 0.01 * seed)
+    assert traces == 1
+
+
+@every_optimizer
+def test_only_an_optimizer_with_an_epsilon_takes_one(optimizer: Optimizer):
+    if optimizer.epsilon is None:
+        with pytest.raises(ValueError, match=f"epsilon is 1e-08 but {optimizer.name} has no epsilon"):
+            optimizer.build(0.1, ones_like(PARAMS), epsilon=1e-8)
+    else:
+        default, same, other = (
+            steps(optimizer, PARAMS, scales_like(0), 0.1, epsilon=epsilon)[0]
+            for epsilon in (None, optimizer.epsilon, 1.0)
+        )
+        jax.tree.map(np.testing.assert_array_equal, default, same)
+        assert not np.allclose(default["hidden"], other["hidden"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("sgd", optax.sgd(0.03, momentum=0.9)),
+        ("adam", optax.adam(0.03, b1=0.9, b2=0.98, eps=1e-9)),
+        (
+            "adam_ps",
+            optax.chain(optax.scale_by_adam(0.9, 0.98, 1e-9), optax.scale_by_param_block_rms(1e-3), optax.scale(-0.03)),
+        ),
+        ("adafactor", optax.adafactor(0.03, min_dim_size_to_factor=1)),
+    ],
+)
+def test_with_scales_all_one_it_is_optaxs(name: str, reference: optax.GradientTransformation):
+    params, state = PARAMS, reference.init(PARAMS)
+    update = jax.jit(reference.update)
+    for gradient in GRADIENTS:
+        updates, state = update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+    ours, _ = steps(OPTIMIZERS[name], PARAMS, ones_like(PARAMS), 0.03)
+    assert_close(ours, params, rtol=1e-6, atol=1e-7)
