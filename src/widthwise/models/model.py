@@ -1,0 +1,61 @@
+"""What the built-in models share: a frozen configuration with pure functions, and roles that it states itself."""
+
+from typing import Any, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from widthwise.parameterize import Constants, Layout, Prescription, Rule, find_roles, prescribe_layout
+from widthwise.parameterize.prescription import ONES
+from widthwise.theory import Assessment, Parameterization
+
+PyTree: TypeAlias = Any
+
+
+class Model(Protocol):
+    """A model as a value: its configuration, from which everything else follows."""
+
+    @property
+    def width(self) -> int:
+        """The n of the theory."""
+        ...
+
+    def shapes(self) -> PyTree:
+        """Give the shapes of its parameters, without allocating any."""
+        ...
+
+    def rules(self, parameterization: Parameterization) -> dict[str, Rule]:
+        """State the role of every parameter, and the constants in front of their initialization."""
+        ...
+
+
+def layout(model: Model, parameterization: Parameterization) -> Layout:
+    """Give the roles that a model states for its parameters."""
+    return find_roles(model.shapes(), rules=model.rules(parameterization))
+
+
+def prescribe(model: Model, exponents: Assessment, *, base_width: int, constants: Constants = ONES) -> Prescription:
+    """Work out what exponents mean for a built-in model."""
+    return prescribe_layout(
+        layout(model, exponents.parameterization),
+        exponents=exponents,
+        width=model.width,
+        base_width=base_width,
+        constants=constants,
+    )
+
+
+def draw(model: Model, key: jax.Array) -> PyTree:
+    """Draw parameters of standard deviation 1, with ones for LayerNorm scales: what `Scales.initial` takes.
+
+    Each leaf has a key of its own, so that the numbers depend neither on the other leaves nor on how many runs are
+    drawn at once.
+    """
+    leaves, structure = jax.tree.flatten(model.shapes())
+    drawn = [
+        jnp.ones(leaf.shape, leaf.dtype)
+        if len(leaf.shape) == 1
+        else jax.random.normal(jax.random.fold_in(key, index), leaf.shape, leaf.dtype)
+        for index, leaf in enumerate(leaves)
+    ]
+    return structure.unflatten(drawn)

@@ -1,0 +1,164 @@
+"""The transformer is the paper's: its sizes, its roles, its attention."""
+
+import csv
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe
+from widthwise.models.transformer import causal_attention, plain_attention
+from widthwise.parameterize import find_roles, flax
+from widthwise.theory import ADAM, FULL, MEAN_FIELD, MUP, NTK, PARAMETERIZATIONS, STANDARD, Parameterization, solve
+
+SMALL = Transformer(width=32, blocks=2, head_dim=8, context=12, vocabulary=17)
+SIZES = list(csv.DictReader(Path(__file__).with_name("model_sizes.csv").read_text().splitlines()))
+
+
+def test_the_paper_lists_fourteen_sizes():
+    assert len(SIZES) == 14
+
+
+@pytest.mark.parametrize("row", SIZES, ids=lambda row: row["heads"])
+def test_parameters_are_counted_as_in_the_paper_without_allocating(row: dict[str, str]):
+    model = Transformer(width=int(row["model"]))
+    count = count_parameters(model)
+    assert model.heads == int(row["heads"])
+    assert (count.embedding, count.non_embedding, count.total) == tuple(
+        int(row[name]) for name in ("embedding", "non_embedding", "total")
+    )
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(model.shapes()))
+
+
+def test_the_smallest_model_is_trained_for_fewer_steps_than_its_warm_up():
+    assert compute_optimal_steps(Transformer(width=128), batch=256) == 877
+
+
+@pytest.mark.parametrize("network", PARAMETERIZATIONS.values(), ids=list(PARAMETERIZATIONS))
+def test_shapes_at_two_widths_tell_the_roles_that_the_model_states(network: Parameterization):
+    stated = layout(SMALL, network)
+    other = Transformer(width=64, blocks=2, head_dim=8, context=12, vocabulary=17)
+    inferred = find_roles(SMALL.shapes(), other=other.shapes(), convention=flax)
+    assert {leaf.path: (leaf.role, leaf.axes) for leaf in stated.leaves} == {
+        leaf.path: (leaf.role, leaf.axes) for leaf in inferred.leaves
+    }
+
+
+def test_roles_are_the_papers():
+    by_role: dict[str, set[str]] = {}
+    for leaf in layout(SMALL, STANDARD).leaves:
+        assert leaf.role is not None
+        by_role.setdefault(leaf.role.value, set()).add(leaf.path.replace("blocks/0/", "").replace("blocks/1/", ""))
+    assert by_role == {
+        "embedding": {
+            "tokens/embedding",
+            "positions/embedding",
+            "norm/scale",
+            "attention_norm/scale",
+            "mlp_norm/scale",
+        },
+        "hidden": {
+            *(f"attention/{x}/kernel" for x in ("query", "key", "value", "out")),
+            "mlp/up/kernel",
+            "mlp/down/kernel",
+        },
+        "readout": {"readout/kernel"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("network", "token_std", "scale_std", "multiplier"),
+    [
+        (STANDARD, 0.01, 1.0, 1.0),
+        (NTK, 0.01, 1.0, 1.0),
+        (MUP, 32**-0.5, 32**-0.5, 32**0.5),
+        (MEAN_FIELD, 0.01, 1.0, 1.0),
+    ],
+    ids=lambda value: value.name if isinstance(value, Parameterization) else "",
+)
+def test_constants_of_the_embedding(network: Parameterization, token_std: float, scale_std: float, multiplier: float):
+    scales = prescribe(SMALL, solve(network, ADAM, FULL), base_width=32).scales
+    embedding = scales.init_std["tokens"]["embedding"].get_value(), scales.multiplier["tokens"]["embedding"].get_value()
+    norm = scales.init_std["norm"]["scale"].get_value(), scales.multiplier["norm"]["scale"].get_value()
+    assert embedding == pytest.approx((token_std, multiplier))
+    assert norm == pytest.approx((scale_std, multiplier))
+    assert norm[0] * norm[1] == pytest.approx(1.0)
+
+
+def test_attention_scale_follows_the_class():
+    scales = {network.name: SMALL.attention_scale(network) for network in PARAMETERIZATIONS.values()}
+    assert scales == {"standard": 8**-0.5, "ntk": 8**-0.5, "mup": 1 / 8, "mean_field": 1 / 8}
+
+
+def initial(model: Transformer, network: Parameterization = STANDARD):
+    plan = prescribe(model, solve(network, ADAM, FULL), base_width=32)
+    return plan.effective(plan.scales.initial(draw(model, jax.random.key(0))))
+
+
+def tokens(model: Transformer, batch: int = 3) -> jax.Array:
+    return jax.random.randint(jax.random.key(1), (batch, model.context), 0, model.vocabulary)
+
+
+@pytest.mark.parametrize("pair", [(STANDARD, NTK)], ids=["standard-ntk"])
+def test_standard_and_ntk_start_as_the_same_function(pair):
+    x = tokens(SMALL)
+    first, second = (SMALL.logits(initial(SMALL, network), x, SMALL.attention_scale(network)) for network in pair)
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
+
+
+def test_no_token_sees_the_future():
+    x = tokens(SMALL)
+    changed = x.at[:, 7].set((x[:, 7] + 1) % SMALL.vocabulary)
+    params = initial(SMALL)
+    before, after = (np.asarray(SMALL.logits(params, y, 0.3)) for y in (x, changed))
+    np.testing.assert_allclose(before[:, :7], after[:, :7], atol=1e-6)
+    assert np.abs(before[:, 7:] - after[:, 7:]).max(axis=(0, 2)).min() > 1e-6
+
+
+def test_attention_scale_is_data_and_matters():
+    compiled = jax.jit(lambda params, scale: SMALL.logits(params, tokens(SMALL), scale))
+    params = initial(SMALL, MUP)
+    logits = [np.asarray(compiled(params, scale)) for scale in (0.1, 1.0)]
+    assert not np.allclose(*logits)
+    assert compiled._cache_size() == 1
+
+
+def test_attention_agrees_with_jaxs_own():
+    q, k, v = jax.random.normal(jax.random.key(0), (3, 2, 6, 4, 8))
+    ours = plain_attention(q * 0.3, k, v)
+    theirs = jax.nn.dot_product_attention(q, k, v, scale=0.3, is_causal=True)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(causal_attention(q, k, v), plain_attention(q, k, v))
+
+
+def test_bfloat16_computes_what_float32_does_roughly_with_float32_parameters_and_logits():
+    half = Transformer(width=32, blocks=2, head_dim=8, context=12, vocabulary=17, dtype="bfloat16")
+    assert {leaf.dtype for leaf in jax.tree.leaves(half.shapes())} == {jnp.dtype(jnp.float32)}
+    params, x = initial(SMALL), tokens(SMALL)
+    exact, rough = SMALL.logits(params, x, 0.3), half.logits(params, x, 0.3)
+    assert rough.dtype == jnp.float32
+    np.testing.assert_allclose(rough, exact, atol=0.1)
+    assert not np.array_equal(rough, exact)
+
+
+def test_drawn_parameters_do_not_depend_on_how_many_runs_are_drawn_at_once():
+    keys = jax.random.split(jax.random.key(0), 3)
+    together = jax.vmap(lambda key: draw(SMALL, key))(keys)
+    alone = draw(SMALL, keys[1])
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[1], y), together, alone)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"width": 100}, "width is 100: expected a multiple of the head dimension 128"),
+        ({"width": 128, "blocks": 0}, "blocks is 0"),
+        ({"width": 0}, "width is 0"),
+        ({"width": 128, "dtype": "int8"}, "dtype is 'int8'"),
+    ],
+)
+def test_nonsense_is_refused(options, named: str):
+    with pytest.raises(ValueError, match=named):
+        Transformer(**options)
