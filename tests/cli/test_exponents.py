@@ -255,7 +255,9 @@ def test_wrong_input_is_one_line_that_names_it(capsys, options: list[str], named
 
 def test_an_unknown_command_is_one_line_that_lists_the_commands(capsys):
     assert main(["expnents"]) == 2
-    assert capsys.readouterr().err == "widthwise: 'expnents' is not a command: expected one of exponents\n"
+    assert (
+        capsys.readouterr().err == "widthwise: 'expnents' is not a command: expected one of exponents, explain, plan\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])

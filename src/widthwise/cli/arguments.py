@@ -1,5 +1,6 @@
 """How words on the command line become values of the theory."""
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -47,6 +48,21 @@ def count(metavar: str, *, least: int = 0, most: int = 10**9) -> PrimitiveConstr
     return _spec(metavar, read)
 
 
+def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
+    """Accept a finite number above 0."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{text!r} is not a number above 0")
+        return value
+
+    return _spec(metavar, read)
+
+
 def unset(meaning: str) -> Any:
     """Say in the help what it means to leave an option out."""
     return tyro.conf.arg(help_behavior_hint=f"(default: {meaning})")
@@ -58,5 +74,5 @@ def _spec(metavar: str, read: Callable[[str], Value]) -> PrimitiveConstructorSpe
         metavar=metavar,
         instance_from_str=lambda words: read(words[0]),
         is_instance=lambda value: value is not None,
-        str_from_instance=lambda value: [str(value)],
+        str_from_instance=lambda value: [getattr(value, "name", str(value))],
     )

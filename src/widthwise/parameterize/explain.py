@@ -19,7 +19,7 @@ class Row:
     init_std: float | None
     multiplier: float
     learning_rate: float
-    epsilon: float
+    epsilon: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Explanation:
         return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
 
 
-def explain(prescription: Prescription, *, learning_rate: float = 1.0, epsilon: float = 1.0) -> Explanation:
+def explain(prescription: Prescription, *, learning_rate: float = 1.0, epsilon: float | None = 1.0) -> Explanation:
     """Say what is prescribed for every parameter.
 
     Args:
         prescription: The prescription.
         learning_rate: The base learning rate; with 1, factors are shown.
-        epsilon: The base epsilon, likewise.
+        epsilon: The base epsilon, likewise; None for an optimizer that has none.
 
     Returns:
         A row for each parameter. An unscaled one has no initial size prescribed.
@@ -75,7 +75,7 @@ def explain(prescription: Prescription, *, learning_rate: float = 1.0, epsilon: 
                 init_std=float(init_std) if leaf.role else None,
                 multiplier=float(multiplier),
                 learning_rate=learning_rate * float(rate),
-                epsilon=epsilon * float(eps),
+                epsilon=None if epsilon is None else epsilon * float(eps),
             )
             for leaf, init_std, multiplier, rate, eps in zip(*columns, strict=True)
         )
