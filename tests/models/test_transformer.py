@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe
-from widthwise.models.transformer import causal_attention, plain_attention
+from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
 from widthwise.parameterize import find_roles, flax
 from widthwise.theory import ADAM, FULL, MEAN_FIELD, MUP, NTK, PARAMETERIZATIONS, STANDARD, Parameterization, solve
 
@@ -131,6 +131,21 @@ def test_attention_agrees_with_jaxs_own():
     theirs = jax.nn.dot_product_attention(q, k, v, scale=0.3, is_causal=True)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(causal_attention(q, k, v), plain_attention(q, k, v))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "taken"),
+    [
+        ((4, 512, 8, 128), jnp.bfloat16, True),
+        ((4, 512, 8, 128), jnp.float32, False),
+        ((4, 7, 8, 64), jnp.bfloat16, False),  # seen on an H200: forward runs, backward is not implemented
+        ((4, 60, 8, 64), jnp.bfloat16, True),
+        ((4, 512, 8, 256), jnp.bfloat16, False),
+        ((4, 512, 8, 20), jnp.bfloat16, False),
+    ],
+)
+def test_cudnn_is_asked_only_for_what_it_can_do(shape: tuple[int, ...], dtype, taken: bool):
+    assert cudnn_takes(shape, jnp.dtype(dtype)) is taken
 
 
 def test_bfloat16_computes_what_float32_does_roughly_with_float32_parameters_and_logits():
