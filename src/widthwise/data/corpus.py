@@ -1,0 +1,206 @@
+"""A corpus: text tokenized once, kept in memory-mapped files with a manifest, and reused after that.
+
+A folder is named after what it holds (the hash of source, tokenizer and format) and appears whole or not at all: it is
+written under another name and renamed. What is opened is checked against its manifest first.
+
+Documents are held out by the hash of their content, and the first one always is, so that there is something to
+evaluate on. A long document, such as a single file with everything in it, is cut into parts that count as documents.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from widthwise.data.sources import Source
+from widthwise.data.tokenizers import Tokenizer
+
+FORMAT = 1
+HELD_OUT = 0.05
+PART = 1 << 16
+SPLITS = ("train", "eval")
+_CHECK_WHOLE_UP_TO = 1 << 30
+_EDGE = 1 << 20
+
+Progress: TypeAlias = Callable[[int], None]
+"""Told how many bytes of text have been tokenized so far."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One split: its tokens end to end, and where each document starts."""
+
+    tokens: np.ndarray
+    starts: np.ndarray
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A tokenized corpus on disk.
+
+    Attributes:
+        folder: Where it is.
+        manifest: What it is: source fingerprint, tokenizer, counts, checksums.
+        train: The tokens to train on.
+        held_out: The tokens to evaluate on.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    train: Tokens
+    held_out: Tokens
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens of its tokenizer."""
+        return self.manifest["tokenizer"]["vocabulary"]
+
+
+def cache_folder() -> Path:
+    """Give the folder for tokenized text: $WIDTHWISE_CACHE, or widthwise in the user's cache folder."""
+    if named := os.environ.get("WIDTHWISE_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "widthwise"
+
+
+def prepare(
+    source: Source, tokenizer: Tokenizer, *, cache: Path | None = None, progress: Progress = lambda _: None
+) -> Corpus:
+    """Open the corpus of a source and a tokenizer, tokenizing it first if that was not done before."""
+    fingerprint = source.fingerprint()
+    identity = {
+        "format": FORMAT,
+        "source": fingerprint,
+        "tokenizer": tokenizer.hash,
+        "held_out": HELD_OUT,
+        "part": PART,
+    }
+    name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+    folder = (cache or cache_folder()) / f"{source.name}-{name}"
+    if not folder.exists():
+        _write(folder, source, tokenizer, {**identity, "source": fingerprint}, progress)
+    return open_corpus(folder, tokenizer=tokenizer)
+
+
+def open_corpus(folder: Path, *, tokenizer: Tokenizer | None = None) -> Corpus:
+    """Open a tokenized corpus; refuse one that is damaged or made by another tokenizer."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        if manifest["format"] != FORMAT:
+            raise ValueError(
+                f"{str(folder)!r} has format {manifest['format']}, expected {FORMAT}: delete it to make it anew"
+            )
+        if tokenizer is not None and manifest["tokenizer"]["hash"] != tokenizer.hash:
+            raise ValueError(
+                f"{str(folder)!r} was tokenized by {manifest['tokenizer']['name']!r}, not by this {tokenizer.name!r}"
+            )
+        train, held_out = (_open_split(folder, split, manifest["splits"][split]) for split in SPLITS)
+    except (OSError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"{str(folder)!r} is not a tokenized corpus ({error}): delete it to make it anew") from None
+    return Corpus(folder, manifest, train, held_out)
+
+
+def _open_split(folder: Path, split: str, entry: dict[str, Any]) -> Tokens:
+    path = folder / f"{split}.tokens"
+    size = path.stat().st_size
+    if size != entry["bytes"]:
+        raise ValueError(f"{str(path)!r} has {size} bytes, its manifest says {entry['bytes']}: delete {str(folder)!r}")
+    whole = size <= _CHECK_WHOLE_UP_TO
+    if _checksum(path, whole=whole) != entry["sha256" if whole else "sha256_edges"]:
+        raise ValueError(f"{str(path)!r} has changed since it was written: delete {str(folder)!r} to make it anew")
+    tokens = np.memmap(path, np.dtype(entry["dtype"]), "r") if size else np.zeros(0, entry["dtype"])
+    return Tokens(tokens, np.load(folder / f"{split}.starts.npy"))
+
+
+def _checksum(path: Path, *, whole: bool) -> str:
+    with path.open("rb") as file:
+        if whole:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        first = file.read(_EDGE)
+        file.seek(-_EDGE, os.SEEK_END)
+        return hashlib.sha256(first + file.read()).hexdigest()
+
+
+def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[str, Any], progress: Progress) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        splits = _tokenize(partial, source, tokenizer, progress)
+        described = {"name": tokenizer.name, "hash": tokenizer.hash, "vocabulary": tokenizer.vocabulary}
+        manifest = {**identity, "tokenizer": described, "splits": splits}
+        (partial / "manifest.json").write_text(json.dumps(manifest, indent=2))
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster, with the same content
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: Progress) -> dict[str, Any]:
+    dtype = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
+    starts: dict[str, list[int]] = {split: [] for split in SPLITS}
+    counts = dict.fromkeys(SPLITS, 0)
+    done = 0
+    files = {split: (folder / f"{split}.tokens").open("wb") for split in SPLITS}
+    try:
+        for number, document in enumerate(part for whole in source.documents() for part in parts(whole)):
+            split = "eval" if number == 0 or _held_out(document) else "train"
+            tokens = tokenizer.encode(document).astype(dtype)
+            files[split].write(tokens.tobytes())
+            starts[split].append(counts[split])
+            counts[split] += len(tokens)
+            done += len(document)
+            progress(done)
+    finally:
+        for file in files.values():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+    if not any(counts.values()):
+        raise ValueError(f"{source.name} has no text")
+    entries: dict[str, Any] = {}
+    for split in SPLITS:
+        np.save(folder / f"{split}.starts.npy", np.array(starts[split], np.int64))
+        path = folder / f"{split}.tokens"
+        size = path.stat().st_size
+        entries[split] = {
+            "documents": len(starts[split]),
+            "tokens": counts[split],
+            "bytes": size,
+            "dtype": dtype.name,
+            "sha256": _checksum(path, whole=True),
+            "sha256_edges": _checksum(path, whole=False) if size > _CHECK_WHOLE_UP_TO else None,
+        }
+    return entries
+
+
+def parts(document: bytes, at_most: int = PART) -> Iterator[bytes]:
+    r"""Cut a long document, after a line where there is one, never inside a UTF-8 character.
+
+    >>> list(parts(b"one\ntwo\nthree", at_most=6))
+    [b'one\n', b'two\n', b'three']
+    """
+    begin = 0
+    while len(document) - begin > at_most:
+        end = document.rfind(b"\n", begin, begin + at_most) + 1
+        if not end:
+            end = begin + at_most
+            while end > begin + 1 and document[end] & 0xC0 == 0x80:
+                end -= 1
+        yield document[begin:end]
+        begin = end
+    yield document[begin:]
+
+
+def _held_out(document: bytes) -> bool:
+    return int.from_bytes(hashlib.sha256(document).digest()[:4]) < HELD_OUT * 2**32

@@ -1,0 +1,183 @@
+"""Sources of text: the standard library that every Python has, files of one's own, and the paper's C4.
+
+A source gives documents, and a fingerprint of exactly what it would give: what a run saw is recorded with it.
+"""
+
+import glob
+import gzip
+import hashlib
+import io
+import json
+import platform
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+ENDINGS = (".txt", ".jsonl", ".json", ".gz", ".zst")
+_NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
+
+
+class Source(Protocol):
+    """Where documents come from."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        ...
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Tell apart sources that give different documents."""
+        ...
+
+    def documents(self) -> Iterator[bytes]:
+        """Give the documents in a fixed order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stdlib:
+    """The source text of the running Python's standard library, without tests: about 10 MB, no download."""
+
+    name: str = "stdlib"
+
+    def files(self) -> list[Path]:
+        """Give its files in a fixed order."""
+        root = self._root()
+        found = (path.relative_to(root) for path in root.rglob("*.py"))
+        return sorted(path for path in found if not _NOT_LIBRARY & set(path.parts))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Give Python's version and the name, size and hash of every file, as one hash."""
+        digest, total, files = hashlib.sha256(), 0, self.files()
+        for path in files:
+            content = (self._root() / path).read_bytes()
+            total += len(content)
+            digest.update(f"{path.as_posix()} {len(content)} {hashlib.sha256(content).hexdigest()}\n".encode())
+        return {
+            "source": self.name,
+            "python": platform.python_version(),
+            "files": len(files),
+            "bytes": total,
+            "sha256": digest.hexdigest(),
+        }
+
+    def documents(self) -> Iterator[bytes]:
+        """Give the files."""
+        for path in self.files():
+            yield (self._root() / path).read_bytes()
+
+    def _root(self) -> Path:
+        return Path(sysconfig.get_paths()["stdlib"])
+
+
+@dataclass(frozen=True)
+class Text:
+    """Files of text: a document a file, or a document a line of `.jsonl` (its field `text`), plain or compressed.
+
+    Attributes:
+        paths: Files, folders (all files in them with a known ending), and patterns such as `data/**/*.txt`.
+        name: What to call it.
+    """
+
+    paths: tuple[str, ...]
+    name: str = "text"
+
+    def files(self) -> list[Path]:
+        """Give the files in a fixed order; refuse a path that gives none."""
+        found: list[Path] = []
+        for pattern in self.paths:
+            here = Path(pattern).expanduser()
+            if here.is_dir():
+                files = [path for path in here.rglob("*") if path.is_file() and path.suffix in ENDINGS]
+            elif here.is_file():
+                files = [here]
+            else:
+                files = [Path(path) for path in glob.glob(str(here), recursive=True) if Path(path).is_file()]
+            if not files:
+                raise ValueError(
+                    f"{pattern!r} gives no text: expected files, folders or patterns with {', '.join(ENDINGS)}"
+                )
+            found += files
+        return sorted(dict.fromkeys(found))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Give the hash of names and contents of all files."""
+        digest, total, files = hashlib.sha256(), 0, self.files()
+        for path in files:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            total += path.stat().st_size
+            digest.update(f"{path.name} {content}\n".encode())
+        return {"source": self.name, "files": len(files), "bytes": total, "sha256": digest.hexdigest()}
+
+    def documents(self) -> Iterator[bytes]:
+        """Give the documents of all files."""
+        for path in self.files():
+            yield from _read(path)
+
+
+@dataclass(frozen=True)
+class C4:
+    """C4 from the Hub, by name: `datasets` streams it where there is a network. Local shards are `Text`."""
+
+    split: str = "train"
+    documents_at_most: int = 1_000_000
+    name: str = "c4"
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Give what is asked of the Hub."""
+        return {
+            "source": self.name,
+            "dataset": "allenai/c4 en",
+            "split": self.split,
+            "documents": self.documents_at_most,
+        }
+
+    def documents(self) -> Iterator[bytes]:
+        """Stream the documents."""
+        try:
+            import datasets  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise ValueError(
+                "C4 by name needs `datasets`: pip install 'widthwise[c4]', or give local c4-train.*.json.gz shards"
+            ) from None
+        stream = datasets.load_dataset("allenai/c4", "en", split=self.split, streaming=True)
+        for count, row in enumerate(stream):
+            if count >= self.documents_at_most:
+                return
+            yield row["text"].encode()
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    inner = path.name.removesuffix(".gz").removesuffix(".zst")
+    try:
+        with _open(path) as file:
+            if inner.endswith((".jsonl", ".json")):
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        yield _text_of(path, number, line)
+            else:
+                yield file.read()
+    except (OSError, EOFError) as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
+
+
+def _text_of(path: Path, number: int, line: bytes) -> bytes:
+    try:
+        return json.loads(line)["text"].encode()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"line {number} of {str(path)!r} is not a JSON object with a field 'text'") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.open(path, "rb"))  # pyright: ignore[reportArgumentType]
+    if path.suffix == ".zst":
+        try:
+            import zstandard
+        except ImportError:
+            raise ValueError(f"{str(path)!r} needs zstandard: pip install 'widthwise[text]'") from None
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True))
+    return path.open("rb")

@@ -1,0 +1,91 @@
+"""A random language whose entropy is known: the loss no model can go below is a number to test against.
+
+The next token depends on the one before through a fixed random matrix. Every step's batch is drawn on the device from
+the seed and the step's number, so the stream never ends and never repeats.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from widthwise.data.batches import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic:
+    """An endless stream of sentences in a random language.
+
+    Attributes:
+        vocabulary: The number of tokens.
+        context: The length of sequences.
+        batch: Sequences in a step.
+        seed: Which stream; the language is `language`.
+        language: Which language.
+        sharpness: How uneven the probabilities of the next token are; 0 makes all equal.
+    """
+
+    vocabulary: int = 32
+    context: int = 64
+    batch: int = 16
+    seed: int = 0
+    language: int = 0
+    sharpness: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "context", "batch"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} is {value}: expected 1 or more")
+
+    @functools.cached_property
+    def log_probabilities(self) -> np.ndarray:
+        """The logarithm of the probability of each token (column) after each token (row)."""
+        logits = self.sharpness * np.random.default_rng(self.language).normal(size=(self.vocabulary,) * 2)
+        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+    @functools.cached_property
+    def stationary(self) -> np.ndarray:
+        """How often each token occurs."""
+        values, vectors = np.linalg.eig(np.exp(self.log_probabilities).T)
+        often = np.abs(np.real(vectors[:, np.argmax(np.real(values))]))
+        return often / often.sum()
+
+    @property
+    def entropy(self) -> float:
+        """The entropy of the next token given the one before, in nats: the least loss there is."""
+        p = np.exp(self.log_probabilities)
+        return float(-(self.stationary[:, None] * p * self.log_probabilities).sum())
+
+    @property
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        """Give the language."""
+        return self.log_probabilities.astype(np.float32), np.log(self.stationary).astype(np.float32)
+
+    def chunk(self, start: int, count: int) -> np.ndarray:
+        """Give the numbers of the steps."""
+        return np.arange(start, start + count, dtype=np.int32)
+
+    def at(self, data: tuple[jax.Array, jax.Array], item: jax.Array) -> jax.Array:
+        """Draw one step's sequences."""
+        return self._draw(data, jax.random.fold_in(jax.random.key(self.seed), item))
+
+    def _draw(self, data: Any, key: jax.Array) -> jax.Array:
+        following, first = data
+        keys = jax.random.split(key, self.context + 1)
+        start = jax.random.categorical(keys[0], first, shape=(self.batch,))
+
+        def next_token(token: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+            token = jax.random.categorical(key, following[token], axis=-1)
+            return token, token
+
+        _, rest = jax.lax.scan(next_token, start, keys[1:])
+        return jnp.concatenate([start[None], rest]).T.astype(jnp.int32)
+
+    def held_out(self, batches: int) -> Evaluation:
+        """Draw sequences that training never sees."""
+        key = jax.random.fold_in(jax.random.key(self.language), 0x7FFFFFFF)
+        tokens = jax.vmap(lambda k: self._draw(jax.tree.map(jnp.asarray, self.data), k))(jax.random.split(key, batches))
+        return Evaluation(np.asarray(tokens), np.ones((batches, self.batch, self.context), np.float32))

@@ -1,0 +1,128 @@
+"""Tokenizers: from a document to the numbers a model sees.
+
+Every document starts with a token of its own, BOS, the last of the vocabulary: 256 for bytes, 32000 for the T5 model.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Tokenizer(Protocol):
+    """What turns documents into tokens."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        ...
+
+    @property
+    def hash(self) -> str:
+        """What it computes: equal hashes give equal tokens."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens, BOS included."""
+        ...
+
+    def encode(self, document: bytes) -> np.ndarray:
+        """Give the tokens of a document, BOS first."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """The bytes themselves: 256 tokens and BOS.
+
+    >>> Bytes().encode(b"hi").tolist()
+    [256, 104, 105]
+    """
+
+    name: str = "bytes"
+    hash: str = "bytes-1"
+    vocabulary: int = 257
+
+    def encode(self, document: bytes) -> np.ndarray:
+        """Give the bytes of a document, BOS first."""
+        return np.concatenate([[np.uint16(256)], np.frombuffer(document, np.uint8)]).astype(np.uint16)
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """A SentencePiece model, such as T5's, with BOS as an additional last token."""
+
+    path: Path
+    _processor: Any = field(init=False, repr=False, compare=False)
+    _bytes: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        processor = _sentencepiece().SentencePieceProcessor()
+        try:
+            serialized = Path(self.path).read_bytes()
+            processor.LoadFromSerializedProto(serialized)
+        except (OSError, RuntimeError) as error:
+            raise ValueError(f"{str(self.path)!r} is not a SentencePiece model that can be read: {error}") from None
+        object.__setattr__(self, "_processor", processor)
+        object.__setattr__(self, "_bytes", serialized)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return f"sentencepiece {Path(self.path).name}"
+
+    @property
+    def hash(self) -> str:
+        """The hash of the model file."""
+        return hashlib.sha256(self._bytes).hexdigest()
+
+    @property
+    def vocabulary(self) -> int:
+        """The pieces and BOS."""
+        return self._processor.vocab_size() + 1
+
+    def encode(self, document: bytes) -> np.ndarray:
+        """Give the pieces of a document, BOS first; bytes that are not UTF-8 are replaced."""
+        pieces = self._processor.encode(document.decode("utf-8", errors="replace"))
+        return np.array([self.vocabulary - 1, *pieces], np.uint32)
+
+
+def train_sentencepiece(documents: "list[bytes]", path: Path, *, vocabulary: int) -> SentencePiece:
+    """Train a SentencePiece model on documents and write it to a file, whole or not at all."""
+    import io
+
+    trained = io.BytesIO()
+    sentences = (line for document in documents for line in document.decode("utf-8", "replace").splitlines() if line)
+    try:
+        _sentencepiece().SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=trained,
+            vocab_size=vocabulary,
+            bos_id=-1,
+            eos_id=-1,
+            byte_fallback=True,
+            max_sentence_length=1 << 16,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(f"no SentencePiece model with {vocabulary} pieces: {_first_line(error)}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(trained.getvalue())
+    partial.replace(path)
+    return SentencePiece(path)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1]
+
+
+def _sentencepiece() -> Any:
+    try:
+        import sentencepiece
+    except ImportError:
+        raise ValueError("SentencePiece is not installed: pip install 'widthwise[text]'") from None
+    return sentencepiece
