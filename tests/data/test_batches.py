@@ -58,7 +58,7 @@ def test_a_corpus_too_small_for_the_batch_is_refused():
 def steps(batches, start: int, count: int) -> np.ndarray:
     chunk = batches.chunk(start, count)
     data = jax.tree.map(jax.numpy.asarray, batches.data)
-    at = jax.jit(batches.at)
+    at = jax.jit(batches.reader.at)
     return np.stack([at(data, item) for item in jax.tree.map(jax.numpy.asarray, chunk)])
 
 

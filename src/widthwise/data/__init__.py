@@ -2,6 +2,7 @@
 
 from widthwise.data.batches import Batches as Batches
 from widthwise.data.batches import Evaluation as Evaluation
+from widthwise.data.batches import Reader as Reader
 from widthwise.data.batches import Resident as Resident
 from widthwise.data.batches import Streamed as Streamed
 from widthwise.data.batches import evaluation_batches as evaluation_batches

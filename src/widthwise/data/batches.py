@@ -6,7 +6,8 @@ weight of 0 where there is nothing to predict.
 
 A corpus that fits lives on the device, and a step gathers its windows there; a larger one is read through Grain, ahead
 of time. Both give the same batches, and so the engine need not know which it has: `data` stays on the device, `chunk`
-is what several steps need in addition, and `at` makes one step's tokens of both, inside the compiled step.
+is what several steps need in addition, and the `reader` makes one step's tokens of both, inside the compiled step. It
+compares equal for all batches that are read alike, whatever their content and seed, so they share one compilation.
 """
 
 from collections.abc import Iterator
@@ -39,6 +40,15 @@ class Batches(Protocol):
     def chunk(self, start: int, count: int) -> PyTree:
         """Give what `count` steps from `start` on need in addition, each leaf with a leading axis of steps."""
         ...
+
+    @property
+    def reader(self) -> "Reader":
+        """Give what makes tokens of both."""
+        ...
+
+
+class Reader(Protocol):
+    """The part of batches that is compiled: a hashable value."""
 
     def at(self, data: PyTree, item: PyTree) -> jax.Array:
         """Give one step's tokens, of shape (batch, context + 1); `item` is one step of a chunk."""
@@ -75,6 +85,18 @@ class Resident:
     def chunk(self, start: int, count: int) -> np.ndarray:
         """Give the window numbers of each step."""
         return self.order.steps(start, count).astype(np.int32)
+
+    @property
+    def reader(self) -> "Windows":
+        """Give what gathers windows."""
+        return Windows(self.context)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Gathers windows of a corpus by their numbers."""
+
+    context: int
 
     def at(self, data: jax.Array, item: jax.Array) -> jax.Array:
         """Gather one step's windows."""
@@ -116,10 +138,10 @@ class Streamed:
         self._open["next"] = start + count
         return np.stack(steps)
 
-    def at(self, data: PyTree, item: jax.Array) -> jax.Array:
-        """Give the step's windows as they were read."""
-        del data
-        return item.astype(jnp.int32)
+    @property
+    def reader(self) -> "AsRead":
+        """Give what takes windows as they come."""
+        return AsRead()
 
     def _read_from(self, start: int) -> Iterator[np.ndarray]:
         import grain
@@ -127,6 +149,16 @@ class Streamed:
         source = _Steps(self.tokens, self.order, self.context, start, self.rows or slice(None))
         options = grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=4 * self.threads)
         return iter(grain.MapDataset.source(source).to_iter_dataset(options))
+
+
+@dataclass(frozen=True)
+class AsRead:
+    """Takes windows as they were read."""
+
+    def at(self, data: PyTree, item: jax.Array) -> jax.Array:
+        """Give the step's windows."""
+        del data
+        return item.astype(jnp.int32)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ the seed and the step's number, so the stream never ends and never repeats.
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,20 +59,42 @@ class Synthetic:
         return float(-(self.stationary[:, None] * p * self.log_probabilities).sum())
 
     @property
-    def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Give the language."""
-        return self.log_probabilities.astype(np.float32), np.log(self.stationary).astype(np.float32)
+    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Give the language and the seed."""
+        following, first = self.log_probabilities.astype(np.float32), np.log(self.stationary).astype(np.float32)
+        return following, first, np.asarray(self.seed, np.int32)
 
     def chunk(self, start: int, count: int) -> np.ndarray:
         """Give the numbers of the steps."""
         return np.arange(start, start + count, dtype=np.int32)
 
-    def at(self, data: tuple[jax.Array, jax.Array], item: jax.Array) -> jax.Array:
-        """Draw one step's sequences."""
-        return self._draw(data, jax.random.fold_in(jax.random.key(self.seed), item))
+    @property
+    def reader(self) -> "Speaker":
+        """Give what draws sentences."""
+        return Speaker(self.context, self.batch)
 
-    def _draw(self, data: Any, key: jax.Array) -> jax.Array:
-        following, first = data
+    def held_out(self, batches: int) -> Evaluation:
+        """Draw sequences that training never sees."""
+        key = jax.random.fold_in(jax.random.key(self.language), 0x7FFFFFFF)
+        following, first, _ = (jnp.asarray(x) for x in self.data)
+        tokens = jax.vmap(lambda k: self.reader.draw(following, first, k))(jax.random.split(key, batches))
+        return Evaluation(np.asarray(tokens), np.ones((batches, self.batch, self.context), np.float32))
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """Draws sentences of a language."""
+
+    context: int
+    batch: int
+
+    def at(self, data: tuple[jax.Array, jax.Array, jax.Array], item: jax.Array) -> jax.Array:
+        """Draw one step's sentences."""
+        following, first, seed = data
+        return self.draw(following, first, jax.random.fold_in(jax.random.key(seed), item))
+
+    def draw(self, following: jax.Array, first: jax.Array, key: jax.Array) -> jax.Array:
+        """Draw a batch of sentences, given the logarithms of what follows what and of what comes first."""
         keys = jax.random.split(key, self.context + 1)
         start = jax.random.categorical(keys[0], first, shape=(self.batch,))
 
@@ -83,9 +104,3 @@ class Synthetic:
 
         _, rest = jax.lax.scan(next_token, start, keys[1:])
         return jnp.concatenate([start[None], rest]).T.astype(jnp.int32)
-
-    def held_out(self, batches: int) -> Evaluation:
-        """Draw sequences that training never sees."""
-        key = jax.random.fold_in(jax.random.key(self.language), 0x7FFFFFFF)
-        tokens = jax.vmap(lambda k: self._draw(jax.tree.map(jnp.asarray, self.data), k))(jax.random.split(key, batches))
-        return Evaluation(np.asarray(tokens), np.ones((batches, self.batch, self.context), np.float32))

@@ -1,0 +1,11 @@
+"""The training engine: programs and lanes, the loop, checkpoints."""
+
+from widthwise.train.checkpoints import Checkpoints as Checkpoints
+from widthwise.train.lanes import Lanes as Lanes
+from widthwise.train.loop import Point as Point
+from widthwise.train.loop import Progress as Progress
+from widthwise.train.loop import Result as Result
+from widthwise.train.loop import train as train
+from widthwise.train.program import Lane as Lane
+from widthwise.train.program import Program as Program
+from widthwise.train.program import State as State

@@ -1,0 +1,66 @@
+"""Checkpoints: the state of all lanes and the record of what happened, through Orbax.
+
+The two newest are kept, since a machine can die while it writes one, and the best by held-out loss. What is saved
+appears whole or not at all; if the newest cannot be read all the same, the one before is taken and that is said.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import orbax.checkpoint as ocp
+
+PyTree: TypeAlias = Any
+
+logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+class Checkpoints:
+    """The checkpoints of a run, or of the lanes that run together, in a folder."""
+
+    def __init__(self, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> None:
+        self._say = say
+        self._last = _manager(folder / "last", keep=2)
+        self._best = _manager(folder / "best", keep=1)
+
+    def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False) -> None:
+        """Save in the background; waits only until the state has left the device."""
+        arguments = ocp.args.Composite(state=ocp.args.StandardSave(states), record=ocp.args.JsonSave(record))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._last.save(step, args=arguments, force=True)
+            if best:
+                self._best.save(step, args=arguments, force=True)
+
+    def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
+        """Give the newest step, states and record that can be read; None where there is no checkpoint."""
+        shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+        arguments = ocp.args.Composite(state=ocp.args.StandardRestore(shapes), record=ocp.args.JsonRestore())
+        for step in sorted(self._last.all_steps(), reverse=True):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = self._last.restore(step, args=arguments)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._say(f"the checkpoint of step {step} cannot be read ({_first_line(error)}): trying the one before")
+                self._last.delete(step)
+                continue
+            return step, found["state"], found["record"]
+        return None
+
+    def close(self) -> None:
+        """Wait until everything is on disk."""
+        self._last.close()
+        self._best.close()
+
+
+def _manager(folder: Path, *, keep: int) -> ocp.CheckpointManager:
+    options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, cleanup_tmp_directories=True)
+    return ocp.CheckpointManager(folder.absolute(), options=options, item_names=("state", "record"))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,165 @@
+"""Lanes: several runs of one program at once, side by side where that pays and one after another where it does not.
+
+On a GPU, small models leave most of it idle, and `vmap` fills it with other runs. On a CPU lanes under `vmap` take
+longer than one after another, so there they share the compilation and nothing else. Each chunk of steps is one call:
+a `lax.scan` over what its steps need, with the state's buffers given away. What is compiled depends on the program and
+on how data is read, so that all lanes of a process that agree in these share it.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from widthwise.data import Batches, Evaluation, Reader
+from widthwise.train.program import Lane, Program, PyTree, Sizes, State
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """What a chunk of steps tells: the loss of every step, and sizes at the last one, for each lane."""
+
+    losses: np.ndarray
+    sizes: Sizes
+
+
+class Lanes:
+    """The runs of one program.
+
+    Attributes:
+        program: What they share.
+        lanes: In what they differ.
+        side_by_side: Whether they run under `vmap`.
+    """
+
+    def __init__(
+        self, program: Program, lanes: Sequence[Lane], batches: Batches, *, side_by_side: bool | None = None
+    ) -> None:
+        """Set up runs.
+
+        Args:
+            program: What they share.
+            lanes: In what they differ.
+            batches: The training data, the same for all.
+            side_by_side: Whether to run them under `vmap`; left to the device if None.
+        """
+        if not lanes:
+            raise ValueError("no runs: expected one or more")
+        self.program = program
+        self.lanes = list(lanes)
+        self.side_by_side = jax.default_backend() != "cpu" if side_by_side is None else side_by_side
+        self._batches = batches
+        self._data = jax.tree.map(jnp.asarray, batches.data)
+        # What a call of a compiled function takes: all lanes at once, or each by itself.
+        self._groups: list[Lane] = [_stack(self.lanes)] if self.side_by_side else self.lanes
+
+    @property
+    def tokens_per_step(self) -> int:
+        """How many tokens a step of all lanes predicts."""
+        item = jax.tree.map(lambda x: x[0], self._batches.chunk(0, 1))
+        batch, length = jax.eval_shape(self._batches.reader.at, self._data, item).shape
+        return len(self.lanes) * batch * (length - 1)
+
+    def start(self) -> list[State]:
+        """Give the states before the first step: one of all lanes side by side, or one for each."""
+        return [_start(lane, program=self.program, side_by_side=self.side_by_side) for lane in self._groups]
+
+    def chunk(self, states: list[State], start: int, count: int) -> tuple[list[State], ChunkResult]:
+        """Take `count` steps from step `start` on. The states that were passed in are used up."""
+        items = jax.tree.map(jnp.asarray, self._batches.chunk(start, count))
+        results = [
+            _chunk(
+                state,
+                lane,
+                self._data,
+                items,
+                program=self.program,
+                reader=self._batches.reader,
+                side_by_side=self.side_by_side,
+            )
+            if np.any(np.asarray(state.diverged_at) < 0)
+            else (state, *_nothing(self.program, state, count))
+            for state, lane in zip(states, self._groups, strict=True)
+        ]
+        states, losses, sizes = (list(column) for column in zip(*results, strict=True))
+        return states, ChunkResult(self._by_lane(losses), jax.tree.map(lambda *x: self._by_lane(x), *sizes))
+
+    def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
+        """Give the held-out loss of every lane; NaN for one that has diverged."""
+        tokens, weights = jnp.asarray(evaluation.tokens), jnp.asarray(evaluation.weights)
+        losses = [
+            _evaluate(state.params, lane, tokens, weights, program=self.program, side_by_side=self.side_by_side)
+            for state, lane in zip(states, self._groups, strict=True)
+        ]
+        return np.where(self.alive(states), self._by_lane(losses), np.nan)
+
+    def alive(self, states: list[State]) -> list[bool]:
+        """Say of each lane whether it still learns."""
+        return [step < 0 for step in self.diverged_at(states)]
+
+    def diverged_at(self, states: list[State]) -> list[int]:
+        """Give for each lane the step at which it diverged; -1 for one that did not."""
+        return self._by_lane([state.diverged_at for state in states]).tolist()
+
+    def params(self, states: list[State], lane: int) -> PyTree:
+        """Give the stored parameters of one lane."""
+        return jax.tree.map(lambda x: x[lane], states[0].params) if self.side_by_side else states[lane].params
+
+    def _by_lane(self, values: Sequence[jax.Array | np.ndarray]) -> np.ndarray:
+        return np.asarray(values[0]) if self.side_by_side else np.stack([np.asarray(value) for value in values])
+
+
+@functools.partial(jax.jit, static_argnames=("program", "side_by_side"))
+def _start(lane: Lane, *, program: Program, side_by_side: bool) -> State:
+    return jax.vmap(program.start)(lane) if side_by_side else program.start(lane)
+
+
+@functools.partial(jax.jit, static_argnames=("program", "side_by_side"))
+def _evaluate(
+    params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, program: Program, side_by_side: bool
+) -> jax.Array:
+    def one(params: PyTree, lane: Lane) -> jax.Array:
+        return program.evaluate(params, lane, tokens, weights)
+
+    return (jax.vmap(one) if side_by_side else one)(params, lane)
+
+
+@functools.partial(jax.jit, static_argnames=("program", "reader", "side_by_side"), donate_argnames="state")
+def _chunk(
+    state: State,
+    lane: Lane,
+    data: PyTree,
+    items: PyTree,
+    *,
+    program: Program,
+    reader: Reader,
+    side_by_side: bool,
+) -> tuple[State, jax.Array, Sizes]:
+    count = jax.tree.leaves(items)[0].shape[0]
+
+    def one(state: State, lane: Lane) -> tuple[State, jax.Array, Sizes]:
+        def body(carry: tuple[State, Sizes], xs: tuple[jax.Array, PyTree]) -> tuple[tuple[State, Sizes], jax.Array]:
+            (state, sizes), (index, item) = carry, xs
+            state, loss, gradients = program.step(state, lane, reader.at(data, item))
+            # Sizes cost a pass over all parameters: only at the end, where they are looked at.
+            sizes = jax.lax.cond(index == count - 1, lambda: program.sizes(state.params, gradients), lambda: sizes)
+            return (state, sizes), loss
+
+        _, none = _nothing(program, state, count)
+        (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
+        return state, losses, sizes
+
+    return (jax.vmap(one) if side_by_side else one)(state, lane)
+
+
+def _nothing(program: Program, state: State, count: int) -> tuple[jax.Array, Sizes]:
+    """Give what a chunk tells of a lane that has diverged."""
+    shapes = jax.eval_shape(program.sizes, state.params, state.params)
+    return jnp.full(count, jnp.nan), jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+
+
+def _stack(trees: Sequence[PyTree]) -> PyTree:
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *trees)

@@ -1,0 +1,199 @@
+"""The training loop: chunks of steps, evaluation, checkpoints, and an end that can come at any moment."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from widthwise.data import Evaluation
+from widthwise.train.checkpoints import Checkpoints
+from widthwise.train.lanes import ChunkResult, Lanes
+
+Status: TypeAlias = Literal["finished", "diverged", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What was measured after a number of steps.
+
+    Attributes:
+        step: After how many.
+        eval_loss: The held-out loss.
+        params: The root mean square of stored parameters, by role.
+        gradients: That of the last step's gradients.
+    """
+
+    step: int
+    eval_loss: float
+    params: dict[str, float]
+    gradients: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        status: Finished, diverged, or interrupted: to be continued.
+        steps: How many steps it took; where it diverged, up to the step with the first loss that was not finite.
+        train_loss: The loss before every step.
+        points: What was measured on the way.
+        tokens_per_second: Of all lanes together.
+    """
+
+    status: Status
+    steps: int
+    train_loss: list[float]
+    points: list[Point]
+    tokens_per_second: float
+
+    @property
+    def eval_loss(self) -> float:
+        """The last held-out loss; NaN where there is none."""
+        return self.points[-1].eval_loss if self.points else float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where training stands, told after every chunk.
+
+    Attributes:
+        step: Steps taken.
+        steps: Steps to take.
+        losses: The mean training loss of the last chunk, for each lane.
+        eval_losses: The last held-out losses; NaN where there is none yet.
+        tokens_per_second: Over all lanes, since the first chunk, which compiles.
+    """
+
+    step: int
+    steps: int
+    losses: list[float]
+    eval_losses: list[float]
+    tokens_per_second: float
+
+
+@dataclass
+class _Record:
+    """What has to survive a restart beside the state."""
+
+    losses: list[list[float]]
+    points: list[list[dict[str, Any]]]
+    best: float = float("inf")
+    tokens_per_second: float = 0.0
+
+
+def train(
+    lanes: Lanes,
+    evaluation: Evaluation,
+    *,
+    chunk: int = 20,
+    evaluate_every: int = 100,
+    checkpoints: Checkpoints | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: Callable[[Progress], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Result]:
+    """Train all lanes to their end, going on from a checkpoint if there is one.
+
+    Args:
+        lanes: The runs.
+        evaluation: What to evaluate on, every `evaluate_every` steps and at the end.
+        chunk: Steps per call of the compiled program.
+        evaluate_every: Steps between evaluations.
+        checkpoints: Where to save and to go on from; None to do neither.
+        checkpoint_seconds: How often to save.
+        progress: Told after every chunk.
+        stop: Asked after every chunk; when it says yes, the state is saved and the runs are interrupted.
+
+    Returns:
+        A result for each lane.
+    """
+    steps, states, step = lanes.program.steps, lanes.start(), 0
+    record = _Record(losses=[[] for _ in lanes.lanes], points=[[] for _ in lanes.lanes])
+    if checkpoints is not None and (found := checkpoints.restore(states)):
+        step, states, saved = found
+        record = _Record(**saved)
+    clock, saved_at, interrupted = _Clock(), time.monotonic(), False
+    while step < steps and any(lanes.alive(states)) and not interrupted:
+        count = min(chunk, steps - step, evaluate_every - step % evaluate_every)
+        states, result = lanes.chunk(states, step, count)
+        step += count
+        for losses, new in zip(record.losses, result.losses.tolist(), strict=True):
+            losses += new
+        record.tokens_per_second = clock.rate(count * lanes.tokens_per_step) or record.tokens_per_second
+        improved = False
+        if step % evaluate_every == 0 or step == steps:
+            with clock.paused():
+                improved = _evaluate(record, step, lanes.evaluate(states, evaluation), result)
+        interrupted = stop()
+        progress(_progress(record, step, steps, count))
+        due = time.monotonic() - saved_at > checkpoint_seconds
+        if checkpoints is not None and (due or improved or interrupted or step == steps):
+            with clock.paused():
+                checkpoints.save(step, states, asdict(record), best=improved)
+            saved_at = time.monotonic()
+    unfinished = interrupted and step < steps
+    return [_result(record, lane, diverged, unfinished) for lane, diverged in enumerate(lanes.diverged_at(states))]
+
+
+class _Clock:
+    """Tokens per second of training proper: without the first chunk, which compiles, and without pauses."""
+
+    def __init__(self) -> None:
+        self._from: float | None = None
+        self._tokens = 0
+
+    def rate(self, tokens: int) -> float | None:
+        now = time.monotonic()
+        if self._from is None:
+            self._from = now
+            return None
+        self._tokens += tokens
+        return self._tokens / max(now - self._from, 1e-9)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        begin = time.monotonic()
+        yield
+        if self._from is not None:
+            self._from += time.monotonic() - begin
+
+
+def _evaluate(record: _Record, step: int, losses: np.ndarray, chunk: ChunkResult) -> bool:
+    """Note the held-out losses of lanes that live; say whether one is better than all before."""
+    for lane, (points, loss) in enumerate(zip(record.points, losses.tolist(), strict=True)):
+        if math.isfinite(loss):
+            params, gradients = (
+                {role: float(values[lane]) for role, values in sizes.items()}
+                for sizes in (chunk.sizes.params, chunk.sizes.gradients)
+            )
+            points.append(asdict(Point(step=step, eval_loss=loss, params=params, gradients=gradients)))
+    best = min((loss for loss in losses.tolist() if math.isfinite(loss)), default=math.inf)
+    improved, record.best = best < record.best, min(best, record.best)
+    return improved
+
+
+def _progress(record: _Record, step: int, steps: int, count: int) -> Progress:
+    return Progress(
+        step=step,
+        steps=steps,
+        losses=[float(np.mean(losses[-count:])) for losses in record.losses],
+        eval_losses=[points[-1]["eval_loss"] if points else math.nan for points in record.points],
+        tokens_per_second=record.tokens_per_second,
+    )
+
+
+def _result(record: _Record, lane: int, diverged_at: int, unfinished: bool) -> Result:
+    losses = record.losses[lane]
+    status: Status = "diverged" if diverged_at >= 0 else "interrupted" if unfinished else "finished"
+    return Result(
+        status=status,
+        steps=diverged_at if diverged_at >= 0 else len(losses),
+        train_loss=losses[: diverged_at + 1] if diverged_at >= 0 else losses,
+        points=[Point(**point) for point in record.points[lane]],
+        tokens_per_second=record.tokens_per_second,
+    )

@@ -1,0 +1,161 @@
+"""A program: everything of a training run that is compiled, and, apart from it, everything in which runs may differ.
+
+Runs that share a `Program` differ only in their `Lane`: seed, scales, learning rate, epsilon, weight decay, attention
+scale. All of a lane is data, so one compilation serves all of them, one after another or side by side under `vmap`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from widthwise.models import Transformer, draw
+from widthwise.optim import Optimizer, warmup_cosine
+from widthwise.parameterize import Layout, Scales
+from widthwise.theory import Role
+
+PyTree: TypeAlias = Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """In what a run may differ from others of the same program.
+
+    Attributes:
+        seed: The seed of the initialization.
+        scales: The scalars that its parameterization prescribes.
+        attention_scale: The factor on attention logits.
+        learning_rate: The base learning rate.
+        epsilon: The base epsilon; not used by an optimizer that has none.
+        weight_decay: The independent weight decay.
+    """
+
+    seed: Any
+    scales: Scales
+    attention_scale: Any
+    learning_rate: Any
+    epsilon: Any = 0.0
+    weight_decay: Any = 0.0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What changes from step to step.
+
+    Attributes:
+        params: The parameters as stored.
+        optimizer: The optimizer's state.
+        step: How many steps have been taken.
+        diverged_at: The first step whose loss was not finite; -1 as long as there was none. From then on nothing
+            changes any more.
+    """
+
+    params: PyTree
+    optimizer: PyTree
+    step: jax.Array
+    diverged_at: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The root mean square of stored parameters and of their gradients, by role."""
+
+    params: dict[str, jax.Array]
+    gradients: dict[str, jax.Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What is compiled.
+
+    Attributes:
+        model: The model.
+        optimizer: The optimizer.
+        layout: The roles of the model's parameters.
+        steps: The number of training steps, which fixes the schedule.
+        warmup: How many of them warm up.
+    """
+
+    model: Transformer
+    optimizer: Optimizer
+    layout: Layout
+    steps: int
+    warmup: int
+
+    def start(self, lane: Lane) -> State:
+        """Give the state before the first step."""
+        params = lane.scales.initial(draw(self.model, jax.random.key(lane.seed)))
+        return State(
+            params=params,
+            optimizer=self._optimizer(lane).init(params),
+            step=jnp.zeros((), jnp.int32),
+            diverged_at=jnp.full((), -1, jnp.int32),
+        )
+
+    def step(self, state: State, lane: Lane, tokens: jax.Array) -> tuple[State, jax.Array, PyTree]:
+        """Take one step; give the new state, the loss before it, and the gradients."""
+
+        def loss(params: PyTree) -> jax.Array:
+            weights = jnp.ones_like(tokens[:, 1:], jnp.float32)
+            return self.loss(lane.scales.effective(params), lane.attention_scale, tokens, weights)
+
+        value, gradients = jax.value_and_grad(loss)(state.params)
+        updates, optimizer = self._optimizer(lane).update(gradients, state.optimizer, state.params)
+        alive = jnp.isfinite(value) & (state.diverged_at < 0)
+
+        def keep(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(alive, new, old)
+
+        stepped = State(
+            params=jax.tree.map(keep, optax.apply_updates(state.params, updates), state.params),
+            optimizer=jax.tree.map(keep, optimizer, state.optimizer),
+            step=state.step + 1,
+            diverged_at=jnp.where(alive | (state.diverged_at >= 0), state.diverged_at, state.step),
+        )
+        return stepped, value, gradients
+
+    def loss(self, effective: PyTree, attention_scale: Any, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+        """Give the mean cross-entropy of every next token, in nats; tokens of weight 0 do not count."""
+        logits = self.model.logits(effective, tokens[:, :-1], attention_scale)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1)
+
+    def evaluate(self, params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+        """Give the mean loss over all batches of an evaluation set, every token counting the same."""
+        effective = lane.scales.effective(params)
+
+        def one(batch: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            count = jnp.sum(batch[1])
+            return self.loss(effective, lane.attention_scale, *batch) * count, count
+
+        totals, counts = jax.lax.map(one, (tokens, weights))
+        return jnp.sum(totals) / jnp.sum(counts)
+
+    def sizes(self, params: PyTree, gradients: PyTree) -> Sizes:
+        """Measure parameters and gradients by role."""
+        return Sizes(params=self._by_role(params), gradients=self._by_role(gradients))
+
+    def _by_role(self, tree: PyTree) -> dict[str, jax.Array]:
+        leaves = jax.tree.leaves(tree)
+        found: dict[str, jax.Array] = {}
+        for role in Role:
+            mine = [x for x, leaf in zip(leaves, self.layout.leaves, strict=True) if leaf.role is role]
+            if mine:
+                total = sum((jnp.sum(jnp.square(x)) for x in mine), start=jnp.zeros(()))
+                found[role.value] = jnp.sqrt(total / sum(x.size for x in mine))
+        return found
+
+    def _optimizer(self, lane: Lane) -> optax.GradientTransformation:
+        return self.optimizer.build(
+            lane.learning_rate,
+            lane.scales,
+            layout=self.layout,
+            epsilon=None if self.optimizer.epsilon is None else lane.epsilon,
+            weight_decay=lane.weight_decay,
+            schedule=warmup_cosine(steps=self.steps, warmup=self.warmup),
+        )

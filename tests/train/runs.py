@@ -1,0 +1,26 @@
+"""Small runs for tests of the engine."""
+
+from widthwise.data import Synthetic
+from widthwise.models import Transformer, layout, prescribe
+from widthwise.optim import OPTIMIZERS
+from widthwise.theory import ADAM, FULL, PARAMETERIZATIONS, solve
+from widthwise.train import Lane, Program
+
+LANGUAGE = Synthetic(vocabulary=8, context=16, batch=8)
+MODEL = Transformer(width=32, blocks=1, head_dim=16, context=16, vocabulary=8)
+
+
+def program(steps: int = 40, optimizer: str = "adam") -> Program:
+    stated = layout(MODEL, PARAMETERIZATIONS["standard"])
+    return Program(model=MODEL, optimizer=OPTIMIZERS[optimizer], layout=stated, steps=steps, warmup=5)
+
+
+def lane(learning_rate: float = 1e-2, *, seed: int = 0, parameterization: str = "standard") -> Lane:
+    network = PARAMETERIZATIONS[parameterization]
+    return Lane(
+        seed=seed,
+        scales=prescribe(MODEL, solve(network, ADAM, FULL), base_width=32).scales,
+        attention_scale=MODEL.attention_scale(network),
+        learning_rate=learning_rate,
+        epsilon=1e-9,
+    )

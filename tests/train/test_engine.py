@@ -1,0 +1,171 @@
+"""Runs learn, lanes keep to themselves, and what was interrupted goes on as if it had not been."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.train.runs import LANGUAGE, MODEL, lane, program
+from widthwise.train import Checkpoints, Lanes, train
+from widthwise.train.lanes import _chunk
+
+EVALUATION = LANGUAGE.held_out(2)
+
+
+def test_the_loss_approaches_the_entropy_and_the_model_never_goes_below_it():
+    """Against the known distribution, not samples of it, cross-entropy is entropy plus a distance that is positive."""
+    steps = 200
+    lanes = Lanes(program(steps), [lane(2e-2)], LANGUAGE, side_by_side=False)
+    states = lanes.start()
+    distances = []
+    for start in range(0, steps, 50):
+        states, _ = lanes.chunk(states, start, 50)
+        distances.append(distance(lanes, states))
+    assert min(distances) > 0
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < 0.05 < distances[0]
+
+
+def distance(lanes: Lanes, states) -> float:
+    """Give the cross-entropy of the model to the language, less the language's entropy, on held-out text."""
+    one = lanes.lanes[0]
+    tokens = jnp.asarray(EVALUATION.tokens[0])
+    logits = MODEL.logits(one.scales.effective(lanes.params(states, 0)), tokens[:, :-1], one.attention_scale)
+    truth = LANGUAGE.log_probabilities[np.asarray(tokens[:, :-1])]
+    return float(np.mean(np.sum(np.exp(truth) * (truth - np.asarray(jax.nn.log_softmax(logits))), axis=-1)))
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_lanes_equal_single_runs(side_by_side: bool):
+    chosen = [lane(1e-2), lane(3e-3, seed=1), lane(1e-2, parameterization="mup")]
+    together = train(Lanes(program(), chosen, LANGUAGE, side_by_side=side_by_side), EVALUATION, evaluate_every=20)
+    for one, result in zip(chosen, together, strict=True):
+        (alone,) = train(Lanes(program(), [one], LANGUAGE, side_by_side=False), EVALUATION, evaluate_every=20)
+        np.testing.assert_allclose(result.train_loss, alone.train_loss, rtol=2e-4)
+        assert [point.step for point in result.points] == [20, 40]
+        assert result.eval_loss == pytest.approx(alone.eval_loss, rel=2e-4)
+        for role, size in alone.points[-1].gradients.items():
+            assert result.points[-1].gradients[role] == pytest.approx(size, rel=5e-3)
+
+
+def test_lanes_share_one_compilation_also_with_other_lanes_and_other_data():
+    shared = program(steps=60)
+    before = _chunk._cache_size()
+    for seed, chosen in enumerate([[lane(1e-2), lane(1e-3)], [lane(parameterization="ntk")]]):
+        train(Lanes(shared, chosen, replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION, chunk=20)
+    assert _chunk._cache_size() == before + 1
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_a_lane_that_diverges_is_recorded_and_leaves_the_others_alone(side_by_side: bool):
+    """The second lane overflows once its warm-up has begun."""
+    chosen = [lane(1e-2), lane(1e30), lane(3e-3)]
+    results = train(Lanes(program(), chosen, LANGUAGE, side_by_side=side_by_side), EVALUATION, chunk=10)
+    assert [result.status for result in results] == ["finished", "diverged", "finished"]
+    diverged = results[1]
+    assert 0 < diverged.steps < 40
+    assert len(diverged.train_loss) == diverged.steps + 1
+    assert np.isfinite(diverged.train_loss[:-1]).all()
+    assert not np.isfinite(diverged.train_loss[-1])
+    assert np.isnan(diverged.eval_loss)
+    (alone,) = train(Lanes(program(), [chosen[0]], LANGUAGE, side_by_side=False), EVALUATION, chunk=10)
+    assert results[0].eval_loss == pytest.approx(alone.eval_loss, rel=2e-4)
+
+
+def test_training_ends_early_when_all_lanes_have_diverged():
+    seen = []
+    train(Lanes(program(), [lane(1e30)], LANGUAGE), EVALUATION, chunk=10, progress=lambda p: seen.append(p.step))
+    assert seen[-1] < 40
+
+
+def test_the_size_of_chunks_changes_nothing():
+    a, b = (
+        train(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), EVALUATION, chunk=chunk, evaluate_every=20)
+        for chunk in (1, 20)
+    )
+    np.testing.assert_array_equal(a[0].train_loss, b[0].train_loss)
+    assert [point.eval_loss for point in a[0].points] == [point.eval_loss for point in b[0].points]
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_side: bool):
+    chosen = [lane(1e-2), lane(3e-3)]
+
+    def run(folder: Path, stop_after: int = 10**9):
+        calls = iter(range(10**9))
+        checkpoints = Checkpoints(folder)
+        lanes = Lanes(program(), chosen, LANGUAGE, side_by_side=side_by_side)
+        results = train(
+            lanes,
+            EVALUATION,
+            chunk=5,
+            evaluate_every=20,
+            checkpoints=checkpoints,
+            stop=lambda: next(calls) >= stop_after,
+        )
+        checkpoints.close()
+        return results
+
+    undisturbed = run(tmp_path / "whole")
+    first, second, _ = (run(tmp_path / "pieces", stop_after=1) for _ in range(3))
+    assert [r.status for r in (*first, *second)] == ["interrupted"] * 4
+    assert [r.steps for r in first] == [10, 10]
+    final = run(tmp_path / "pieces")
+    assert [r.status for r in final] == ["finished"] * 2
+    for whole, pieces in zip(undisturbed, final, strict=True):
+        assert whole.train_loss == pieces.train_loss
+        assert whole.points == pieces.points
+    again = run(tmp_path / "pieces")
+    assert [r.train_loss for r in again] == [r.train_loss for r in final]
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path: Path):
+    def run(stop_after: int):
+        calls, said = iter(range(10**9)), []
+        checkpoints = Checkpoints(tmp_path, say=said.append)
+        lanes = Lanes(program(), [lane()], LANGUAGE, side_by_side=False)
+        results = train(
+            lanes,
+            EVALUATION,
+            chunk=5,
+            checkpoints=checkpoints,
+            checkpoint_seconds=0,
+            stop=lambda: next(calls) >= stop_after,
+        )
+        checkpoints.close()
+        return results, said
+
+    run(stop_after=3)
+    newest = max((tmp_path / "last").iterdir(), key=lambda path: int(path.name))
+    for path in newest.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+    results, said = run(stop_after=10**9)
+    assert len(said) == 1
+    assert f"the checkpoint of step {newest.name} cannot be read" in said[0]
+    assert results[0].status == "finished"
+    (undisturbed,) = train(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), EVALUATION, chunk=5)
+    assert results[0].train_loss == undisturbed.train_loss
+
+
+def test_packed_and_padded_losses_agree_with_a_plain_reference():
+    lanes = Lanes(program(), [lane()], LANGUAGE, side_by_side=False)
+    params = lanes.lanes[0].scales.effective(lanes.params(lanes.start(), 0))
+    tokens = jnp.asarray(EVALUATION.tokens[0])
+    weights = jnp.asarray(np.random.default_rng(0).integers(0, 2, tokens[:, 1:].shape), jnp.float32)
+    scale = lanes.lanes[0].attention_scale
+    logits = np.asarray(MODEL.logits(params, tokens[:, :-1], scale), np.float64)
+    log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    surprise = -np.take_along_axis(log_probabilities, np.asarray(tokens)[:, 1:, None], -1)[..., 0]
+    padded = lanes.program.loss(params, scale, tokens, weights)
+    packed = lanes.program.loss(params, scale, tokens, jnp.ones_like(weights))
+    assert float(padded) == pytest.approx((surprise * np.asarray(weights)).sum() / np.asarray(weights).sum(), rel=1e-5)
+    assert float(packed) == pytest.approx(surprise.mean(), rel=1e-5)
+
+
+def test_no_runs_are_refused():
+    with pytest.raises(ValueError, match="no runs: expected one or more"):
+        Lanes(program(), [], LANGUAGE)
