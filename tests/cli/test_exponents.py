@@ -256,7 +256,8 @@ def test_wrong_input_is_one_line_that_names_it(capsys, options: list[str], named
 def test_an_unknown_command_is_one_line_that_lists_the_commands(capsys):
     assert main(["expnents"]) == 2
     assert (
-        capsys.readouterr().err == "widthwise: 'expnents' is not a command: expected one of exponents, explain, plan\n"
+        capsys.readouterr().err
+        == "widthwise: 'expnents' is not a command: expected one of exponents, explain, train, plan\n"
     )
 
 

@@ -51,7 +51,9 @@ class Scales:
 
     def with_constant_epsilon(self) -> "Scales":
         """Give the same scales with one epsilon for all parameters."""
-        return replace(self, epsilon=jax.tree.map(jnp.ones_like, self.epsilon))
+        return replace(
+            self, epsilon=jax.tree.map(lambda x: 1.0 if isinstance(x, float) else jnp.ones_like(x), self.epsilon)
+        )
 
 
 def stack(scales: Sequence[Scales]) -> Scales:

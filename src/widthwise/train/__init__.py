@@ -1,6 +1,8 @@
 """The training engine: programs and lanes, the loop, checkpoints."""
 
 from widthwise.train.checkpoints import Checkpoints as Checkpoints
+from widthwise.train.inputs import Inputs as Inputs
+from widthwise.train.inputs import load_inputs as load_inputs
 from widthwise.train.lanes import Lanes as Lanes
 from widthwise.train.loop import Point as Point
 from widthwise.train.loop import Progress as Progress
@@ -9,3 +11,6 @@ from widthwise.train.loop import train as train
 from widthwise.train.program import Lane as Lane
 from widthwise.train.program import Program as Program
 from widthwise.train.program import State as State
+from widthwise.train.spec import Run as Run
+from widthwise.train.spec import Spec as Spec
+from widthwise.train.spec import resolve as resolve

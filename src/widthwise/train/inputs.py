@@ -1,0 +1,54 @@
+"""The data of a run: from its specification to batches, held-out batches and a fingerprint."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from widthwise.data import (
+    C4,
+    Batches,
+    Bytes,
+    Evaluation,
+    SentencePiece,
+    Source,
+    Stdlib,
+    Synthetic,
+    Text,
+    evaluation_batches,
+    prepare,
+    training_batches,
+)
+from widthwise.data.corpus import Progress
+from widthwise.train.spec import Spec
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is trained and evaluated on, and what tells it apart from other data."""
+
+    batches: Batches
+    evaluation: Evaluation
+    fingerprint: dict[str, Any]
+
+
+def load_inputs(spec: Spec, *, progress: Progress = lambda _: None) -> Inputs:
+    """Open, and if necessary tokenize, the data that a run asks for."""
+    if spec.data == "synthetic":
+        language = Synthetic(
+            context=spec.context, batch=spec.batch, seed=spec.data_seed, vocabulary=spec.vocabulary or 32
+        )
+        fingerprint = {"source": "synthetic", "vocabulary": language.vocabulary, "language": language.language}
+        return Inputs(language, language.held_out(spec.eval_batches), fingerprint)
+    tokenizer = Bytes() if spec.tokenizer == "bytes" else SentencePiece(Path(spec.tokenizer))
+    corpus = prepare(_source(spec), tokenizer, progress=progress)
+    batches = training_batches(corpus, context=spec.context, batch=spec.batch, seed=spec.data_seed)
+    evaluation = evaluation_batches(corpus, context=spec.context, batch=spec.batch, batches=spec.eval_batches)
+    return Inputs(batches, evaluation, {**corpus.manifest["source"], "tokenizer": tokenizer.hash})
+
+
+def _source(spec: Spec) -> Source:
+    if spec.data == "stdlib":
+        return Stdlib()
+    if spec.data == "c4" and not spec.paths:
+        return C4()
+    return Text(spec.paths, name=spec.data)

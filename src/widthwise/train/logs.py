@@ -1,0 +1,31 @@
+"""TensorBoard event files: the losses of each run as they come."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from tensorboardX import SummaryWriter
+
+from widthwise.train.loop import Progress
+
+
+class Logs:
+    """A writer for each run, in a folder of its name."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._writers = [SummaryWriter(str(folder / name)) for name in names]
+        self._evaluated: list[float] = [math.nan] * len(names)
+
+    def write(self, now: Progress) -> None:
+        """Write the losses of the last chunk, and the held-out loss when it is new."""
+        for lane, (writer, loss, held_out) in enumerate(zip(self._writers, now.losses, now.eval_losses, strict=True)):
+            if math.isfinite(loss):
+                writer.add_scalar("train_loss", loss, now.step)
+            if math.isfinite(held_out) and held_out != self._evaluated[lane]:
+                writer.add_scalar("eval_loss", held_out, now.step)
+                self._evaluated[lane] = held_out
+
+    def close(self) -> None:
+        """Write what is left."""
+        for writer in self._writers:
+            writer.close()

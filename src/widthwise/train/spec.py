@@ -1,0 +1,225 @@
+"""The specification of a run: everything that decides what it computes, as one frozen value.
+
+Its id is the hash of what it *computes*, not of how it was asked for: two settings that come down to the same numbers
+are the same run.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from widthwise.models import Transformer, prescribe
+from widthwise.optim import OPTIMIZERS, Optimizer
+from widthwise.parameterize import Constants, Prescription
+from widthwise.theory import ALIGNMENTS, FULL, PARAMETERIZATIONS, Assessment, Parameterization, check, solve
+from widthwise.train.program import Lane, Program
+
+GLOBAL = "global"
+"""In place of an alignment: the same learning rate for every parameter at every width."""
+
+DATA = ("stdlib", "synthetic", "text", "c4")
+DTYPES = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One training run."""
+
+    width: int = 128
+    """The model's width, a multiple of the head dimension."""
+    blocks: int = 4
+    """The number of blocks."""
+    head_dim: int = 32
+    """The dimension of a head, the same at every width."""
+    context: int = 128
+    """The length of sequences."""
+    vocabulary: int | None = None
+    """The number of tokens the model has room for; the tokenizer's unless given."""
+    data: str = "stdlib"
+    """Where text comes from: stdlib (Python's own source, no download), synthetic, text, or c4."""
+    paths: tuple[str, ...] = ()
+    """Files, folders or patterns, for text; local shards, for c4."""
+    tokenizer: str = "bytes"
+    """What makes tokens of text: bytes, or the path of a SentencePiece model."""
+    batch: int = 32
+    """Sequences in a batch."""
+    steps: int = 300
+    """Training steps."""
+    warmup: int = 30
+    """Steps of linear warm-up; cosine decay to 0 follows."""
+    optimizer: str = "adam"
+    """The optimizer: sgd, adam, adam_atan2, adam_ps or adafactor."""
+    parameterization: str = "standard"
+    """The parameterization: standard, ntk, mup or mean_field."""
+    alignment: str = "full"
+    """The alignment assumed for the learning rates: full, none, tensor_programs; or global, one rate for all."""
+    base_width: int = 128
+    """The width at which the learning rate is what it says."""
+    learning_rate: float = 3e-3
+    """The base learning rate."""
+    epsilon: float | None = None
+    """The base epsilon; the optimizer's own unless given."""
+    epsilon_per_parameter: bool = False
+    """Whether epsilon follows the gradients' exponents."""
+    weight_decay: float = 0.0
+    """Independent weight decay."""
+    embedding_constant: float = 1.0
+    """γ of the embedding: a factor on its learning rate."""
+    hidden_constant: float = 1.0
+    """γ of hidden parameters."""
+    readout_constant: float = 1.0
+    """γ of the readout."""
+    seed: int = 0
+    """The seed of the initialization."""
+    data_seed: int = 0
+    """The seed of the order of the data."""
+    dtype: str = "auto"
+    """What to compute in: float32, bfloat16, or auto: bfloat16 on a GPU."""
+    eval_batches: int = 8
+    """Held-out batches to evaluate on."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "blocks", "head_dim", "context", "batch", "steps", "base_width", "eval_batches"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} is {value}: expected 1 or more")
+        for name in ("warmup", "seed", "data_seed", "weight_decay"):
+            if (value := getattr(self, name)) < 0:
+                raise ValueError(f"{name} is {value}: expected 0 or more")
+        for name in ("learning_rate", "embedding_constant", "hidden_constant", "readout_constant"):
+            if not (value := getattr(self, name)) > 0:
+                raise ValueError(f"{name} is {value}: expected a number above 0")
+        for name, known in (
+            ("data", DATA),
+            ("optimizer", OPTIMIZERS),
+            ("parameterization", PARAMETERIZATIONS),
+            ("alignment", (*ALIGNMENTS, GLOBAL)),
+            ("dtype", DTYPES),
+        ):
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
+        if self.width % self.head_dim:
+            raise ValueError(f"width is {self.width}: expected a multiple of the head dimension {self.head_dim}")
+        if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
+            raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
+        if (self.data == "text") and not self.paths:
+            raise ValueError("data is 'text' but there are no paths: name files, folders or patterns")
+        if self.paths and self.data not in ("text", "c4"):
+            raise ValueError(f"paths are given but data is {self.data!r}: expected text or c4")
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Spec":
+        """Read a specification; refuse what it does not know."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(
+                f"{unknown[0]!r} is not part of a run's specification: expected {', '.join(sorted(known))}"
+            )
+        return cls(**{**values, "paths": tuple(values.get("paths", ()))})
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the specification as values that `json.dumps` takes."""
+        return {**dataclasses.asdict(self), "paths": list(self.paths)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A specification worked out: what to compile, what to feed it, and what it is.
+
+    Attributes:
+        spec: The specification.
+        program: What is compiled.
+        lane: What is fed to it.
+        prescription: What the parameterization prescribes.
+        identity: Everything that decides what is computed, in numbers.
+    """
+
+    spec: Spec
+    program: Program
+    lane: Lane
+    prescription: Prescription
+    identity: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The hash of the identity."""
+        canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
+    """Work a specification out for data with this vocabulary and fingerprint."""
+    room = vocabulary if spec.vocabulary is None else spec.vocabulary
+    if room < vocabulary:
+        raise ValueError(f"vocabulary is {room}: the tokenizer has {vocabulary} tokens")
+    dtype = spec.dtype if spec.dtype != "auto" else "bfloat16" if jax.default_backend() == "gpu" else "float32"
+    model = Transformer(
+        width=spec.width,
+        blocks=spec.blocks,
+        head_dim=spec.head_dim,
+        context=spec.context,
+        vocabulary=room,
+        dtype=dtype,
+    )
+    network, optimizer = PARAMETERIZATIONS[spec.parameterization], OPTIMIZERS[spec.optimizer]
+    constants = Constants(embedding=spec.embedding_constant, hidden=spec.hidden_constant, readout=spec.readout_constant)
+    plan = prescribe(
+        model, _exponents(network, optimizer, spec.alignment), base_width=spec.base_width, constants=constants
+    )
+    scales = plan.scales if spec.epsilon_per_parameter else plan.scales.with_constant_epsilon()
+    epsilon = spec.epsilon if spec.epsilon is not None else optimizer.epsilon
+    lane = Lane(
+        seed=spec.seed,
+        scales=scales,
+        attention_scale=model.attention_scale(network),
+        learning_rate=spec.learning_rate,
+        epsilon=0.0 if epsilon is None else epsilon,
+        weight_decay=spec.weight_decay,
+    )
+    program = Program(model=model, optimizer=optimizer, layout=plan.layout, steps=spec.steps, warmup=spec.warmup)
+    return Run(spec, program, lane, plan, _identity(spec, program, lane, data))
+
+
+def _exponents(network: Parameterization, optimizer: Optimizer, alignment: str) -> Assessment:
+    if alignment == GLOBAL:
+        return check(network, [0] * len(network.layers), optimizer.family, FULL)
+    return solve(network, optimizer.family, ALIGNMENTS[alignment])
+
+
+def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) -> dict[str, Any]:
+    """Give what is computed: the scalars of every parameter in place of the names they came from."""
+    scales = lane.scales
+    columns = (scales.init_std, scales.multiplier, scales.learning_rate, scales.epsilon, scales.floor)
+    rows = zip(program.layout.leaves, *(jax.tree.leaves(column) for column in columns), strict=True)
+    parameters = {
+        leaf.path: [
+            _number(init),
+            _number(multiplier),
+            _number(rate * lane.learning_rate),
+            None if program.optimizer.epsilon is None else _number(eps * lane.epsilon),
+            _number(floor) if program.optimizer.by_layer else None,
+        ]
+        for leaf, init, multiplier, rate, eps, floor in rows
+    }
+    return {
+        "model": dataclasses.asdict(program.model),
+        "optimizer": program.optimizer.name,
+        "parameters": parameters,
+        "attention_scale": _number(lane.attention_scale),
+        "weight_decay": _number(lane.weight_decay),
+        "steps": program.steps,
+        "warmup": program.warmup,
+        "batch": spec.batch,
+        "seed": spec.seed,
+        "data": data,
+        "data_seed": spec.data_seed,
+        "eval_batches": spec.eval_batches,
+    }
+
+
+def _number(value: Any) -> float:
+    """Round away what different orders of multiplication leave behind, so that equal settings compare equal."""
+    return float(f"{float(value):.12g}")

@@ -1,0 +1,152 @@
+"""`widthwise train` in real processes: it ends, goes on after any end, and says how it went."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from widthwise.cli import main
+
+SMALL = [
+    "--data",
+    "synthetic",
+    "--width",
+    "32",
+    "--base-width",
+    "32",
+    "--blocks",
+    "1",
+    "--head-dim",
+    "16",
+    "--context",
+    "16",
+    "--batch",
+    "8",
+    "--warmup",
+    "5",
+]
+COMMAND = [str(Path(sys.executable).with_name("widthwise")), "train", *SMALL]
+
+
+def finished(*options: str, folder: Path) -> list[dict]:
+    run = subprocess.run(
+        [*COMMAND, "--out", str(folder), "--json", *options], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def steps_on_disk(folder: Path) -> set[int]:
+    return {int(path.name) for path in folder.glob("*/checkpoints/last/*") if path.name.isdecimal()}
+
+
+def begun(*options: str, folder: Path) -> subprocess.Popen:
+    """Start a run and wait until it has put a checkpoint on disk."""
+    there = steps_on_disk(folder)
+    process = subprocess.Popen(
+        [*COMMAND, "--out", str(folder), "--json", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not steps_on_disk(folder) - there:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    return process
+
+
+def test_killed_and_interrupted_it_goes_on_to_the_numbers_of_an_undisturbed_run(tmp_path: Path):
+    options = ["--steps", "6000", "--chunk", "10", "--evaluate-every", "1000", "--checkpoint-seconds", "0"]
+    killed = begun(*options, folder=tmp_path / "disturbed")
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+
+    interrupted = begun(*options, folder=tmp_path / "disturbed")
+    interrupted.send_signal(signal.SIGTERM)
+    out, err = interrupted.communicate(timeout=60)
+    assert interrupted.returncode == 130
+    assert json.loads(out)["status"] == "interrupted"
+    assert "the same command goes on from here" in err
+
+    quick = [*options[:-2], "--checkpoint-seconds", "60"]
+    (disturbed,), (whole,) = (finished(*quick, folder=tmp_path / name) for name in ("disturbed", "whole"))
+    assert disturbed["status"] == whole["status"] == "finished"
+    assert (disturbed["run"], disturbed["steps"]) == (whole["run"], 6000)
+    assert disturbed["train_loss"] == whole["train_loss"]
+    assert disturbed["eval_loss"] == whole["eval_loss"]
+
+
+def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path: Path, capsys, monkeypatch):
+    command = ["train", *SMALL, "--steps", "30", "--learning-rates", "1e-3", "1e-2", "1e30", "--out", str(tmp_path)]
+    assert main([*command, "--json"]) == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [result["status"] for result in results] == ["finished", "finished", "diverged"]
+    assert set(results[0]) == {
+        "run",
+        "status",
+        "steps",
+        "train_loss",
+        "eval_loss",
+        "tokens_per_second",
+        "data",
+        "device",
+    }
+    assert results[1]["eval_loss"] < results[0]["eval_loss"]
+    assert results[2]["eval_loss"] is None
+    assert results[2]["steps"] < 30
+    events = list(tmp_path.glob("*/tensorboard/*/events*"))
+    assert {path.parent.name for path in events} == {result["run"] for result in results}
+
+    monkeypatch.setattr("widthwise.cli.train.train", None)  # nothing is trained again
+    assert main(command) == 0
+    table = capsys.readouterr().out
+    assert table.count("finished") == 2
+    assert "diverged" in table
+    assert str(tmp_path) in table
+
+
+def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
+    options = [*SMALL, "--steps", "20", "--out", str(tmp_path), "--json", "--data", "stdlib"]
+    assert main(["train", *options]) == 0
+    (result,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert result["data"]["source"] == "stdlib"
+    assert result["data"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert result["eval_loss"] < 5.6
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--width", "100"], "width is 100: expected a multiple of the head dimension 16"),
+        (["--warmup", "-1"], "warmup is -1: expected 0 or more"),
+        (["--data", "wiki"], "data is 'wiki': expected one of"),
+        (["--steps", "many"], "--steps"),
+        (["--chunk", "0"], "chunk is 0"),
+        (["--data", "text", "--paths", "/nowhere"], "'/nowhere' gives no text"),
+        (["--learning-rates", "1e-3", "-1"], "learning_rate is -1.0"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line_before_anything_is_compiled(capsys, options: list[str], named: str):
+    assert main(["train", *SMALL, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert named in err
+
+
+def test_results_that_cannot_be_read_are_refused_and_left_as_they_are(tmp_path: Path, capsys):
+    command = ["train", *SMALL, "--steps", "5", "--out", str(tmp_path)]
+    assert main(command) == 0
+    (path,) = tmp_path.glob("*/results.json")
+    path.write_text("{")
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "cannot be read: delete it to train again" in capsys.readouterr().err
+    assert path.read_text() == "{"
+    assert os.environ.get("COLUMNS") == "80"
