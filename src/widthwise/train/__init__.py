@@ -11,6 +11,7 @@ from widthwise.train.loop import train as train
 from widthwise.train.program import Lane as Lane
 from widthwise.train.program import Program as Program
 from widthwise.train.program import State as State
+from widthwise.train.sharding import make_mesh as make_mesh
 from widthwise.train.spec import Run as Run
 from widthwise.train.spec import Spec as Spec
 from widthwise.train.spec import resolve as resolve

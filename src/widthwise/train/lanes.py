@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
 from widthwise.train.program import Lane, Program, PyTree, Sizes, State
+from widthwise.train.sharding import Placement, place
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,13 @@ class Lanes:
     """
 
     def __init__(
-        self, program: Program, lanes: Sequence[Lane], batches: Batches, *, side_by_side: bool | None = None
+        self,
+        program: Program,
+        lanes: Sequence[Lane],
+        batches: Batches,
+        *,
+        side_by_side: bool | None = None,
+        mesh: Mesh | None = None,
     ) -> None:
         """Set up runs.
 
@@ -45,6 +53,7 @@ class Lanes:
             lanes: In what they differ.
             batches: The training data, the same for all.
             side_by_side: Whether to run them under `vmap`; left to the device if None.
+            mesh: The devices to split them over, from `make_mesh`; None for one device.
         """
         if not lanes:
             raise ValueError("no runs: expected one or more")
@@ -52,9 +61,13 @@ class Lanes:
         self.lanes = list(lanes)
         self.side_by_side = jax.default_backend() != "cpu" if side_by_side is None else side_by_side
         self._batches = batches
-        self._data = jax.tree.map(jnp.asarray, batches.data)
+        self._devices = None if mesh is None else Placement(mesh, self.side_by_side)
+        self._everywhere = None if self._devices is None else self._devices.replicated
+        self._data = place(batches.data, self._everywhere)
         # What a call of a compiled function takes: all lanes at once, or each by itself.
-        self._groups: list[Lane] = [_stack(self.lanes)] if self.side_by_side else self.lanes
+        groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
+        self._groups: list[Lane] = [place(lane, self._everywhere) for lane in groups]
+        self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
 
     @property
     def tokens_per_step(self) -> int:
@@ -65,21 +78,13 @@ class Lanes:
 
     def start(self) -> list[State]:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
-        return [_start(lane, program=self.program, side_by_side=self.side_by_side) for lane in self._groups]
+        return [_start(lane, **self._static) for lane in self._groups]
 
     def chunk(self, states: list[State], start: int, count: int) -> tuple[list[State], ChunkResult]:
         """Take `count` steps from step `start` on. The states that were passed in are used up."""
-        items = jax.tree.map(jnp.asarray, self._batches.chunk(start, count))
+        items = place(self._batches.chunk(start, count), self._everywhere)
         results = [
-            _chunk(
-                state,
-                lane,
-                self._data,
-                items,
-                program=self.program,
-                reader=self._batches.reader,
-                side_by_side=self.side_by_side,
-            )
+            _chunk(state, lane, self._data, items, reader=self._batches.reader, **self._static)
             if np.any(np.asarray(state.diverged_at) < 0)
             else (state, *_nothing(self.program, state, count))
             for state, lane in zip(states, self._groups, strict=True)
@@ -89,9 +94,9 @@ class Lanes:
 
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Give the held-out loss of every lane; NaN for one that has diverged."""
-        tokens, weights = jnp.asarray(evaluation.tokens), jnp.asarray(evaluation.weights)
+        tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
         losses = [
-            _evaluate(state.params, lane, tokens, weights, program=self.program, side_by_side=self.side_by_side)
+            _evaluate(state.params, lane, tokens, weights, **self._static)
             for state, lane in zip(states, self._groups, strict=True)
         ]
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
@@ -112,22 +117,29 @@ class Lanes:
         return np.asarray(values[0]) if self.side_by_side else np.stack([np.asarray(value) for value in values])
 
 
-@functools.partial(jax.jit, static_argnames=("program", "side_by_side"))
-def _start(lane: Lane, *, program: Program, side_by_side: bool) -> State:
-    return jax.vmap(program.start)(lane) if side_by_side else program.start(lane)
+@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
+def _start(lane: Lane, *, program: Program, devices: Placement | None, side_by_side: bool) -> State:
+    return _split(jax.vmap(program.start)(lane) if side_by_side else program.start(lane), devices)
 
 
-@functools.partial(jax.jit, static_argnames=("program", "side_by_side"))
+@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
 def _evaluate(
-    params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, program: Program, side_by_side: bool
+    params: PyTree,
+    lane: Lane,
+    tokens: jax.Array,
+    weights: jax.Array,
+    *,
+    program: Program,
+    devices: Placement | None,
+    side_by_side: bool,
 ) -> jax.Array:
     def one(params: PyTree, lane: Lane) -> jax.Array:
         return program.evaluate(params, lane, tokens, weights)
 
-    return (jax.vmap(one) if side_by_side else one)(params, lane)
+    return _everywhere((jax.vmap(one) if side_by_side else one)(params, lane), devices)
 
 
-@functools.partial(jax.jit, static_argnames=("program", "reader", "side_by_side"), donate_argnames="state")
+@functools.partial(jax.jit, static_argnames=("program", "reader", "devices", "side_by_side"), donate_argnames="state")
 def _chunk(
     state: State,
     lane: Lane,
@@ -136,6 +148,7 @@ def _chunk(
     *,
     program: Program,
     reader: Reader,
+    devices: Placement | None,
     side_by_side: bool,
 ) -> tuple[State, jax.Array, Sizes]:
     count = jax.tree.leaves(items)[0].shape[0]
@@ -143,7 +156,10 @@ def _chunk(
     def one(state: State, lane: Lane) -> tuple[State, jax.Array, Sizes]:
         def body(carry: tuple[State, Sizes], xs: tuple[jax.Array, PyTree]) -> tuple[tuple[State, Sizes], jax.Array]:
             (state, sizes), (index, item) = carry, xs
-            state, loss, gradients = program.step(state, lane, reader.at(data, item))
+            tokens = reader.at(data, item)
+            if devices is not None:
+                tokens = jax.lax.with_sharding_constraint(tokens, devices.batch)
+            state, loss, gradients = program.step(state, lane, tokens)
             # Sizes cost a pass over all parameters: only at the end, where they are looked at.
             sizes = jax.lax.cond(index == count - 1, lambda: program.sizes(state.params, gradients), lambda: sizes)
             return (state, sizes), loss
@@ -152,7 +168,18 @@ def _chunk(
         (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
         return state, losses, sizes
 
-    return (jax.vmap(one) if side_by_side else one)(state, lane)
+    state, losses, sizes = (jax.vmap(one) if side_by_side else one)(state, lane)
+    return _split(state, devices), *_everywhere((losses, sizes), devices)
+
+
+def _split(state: State, devices: Placement | None) -> State:
+    if devices is None:
+        return state
+    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), state)
+
+
+def _everywhere(tree: PyTree, devices: Placement | None) -> PyTree:
+    return tree if devices is None else jax.lax.with_sharding_constraint(tree, devices.replicated)
 
 
 def _nothing(program: Program, state: State, count: int) -> tuple[jax.Array, Sizes]:

@@ -1,0 +1,105 @@
+"""Many devices, or many processes, compute what one does."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.train.runs import LANGUAGE, lane, program
+from widthwise.train import Checkpoints, Lanes, make_mesh, train
+
+EVALUATION = LANGUAGE.held_out(2)
+
+
+def losses(chosen, *, steps: int = 20, optimizer: str = "adam", checkpoints=None, **options) -> list[list[float]]:
+    lanes = Lanes(program(steps, optimizer), chosen, LANGUAGE, **options)
+    results = train(lanes, EVALUATION, chunk=10, checkpoints=checkpoints)
+    return [[*result.train_loss, result.eval_loss] for result in results]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adafactor"])
+def test_eight_devices_equal_one(optimizer: str):
+    one = losses([lane()], optimizer=optimizer, side_by_side=False)
+    eight = losses([lane()], optimizer=optimizer, side_by_side=False, mesh=make_mesh(fsdp=8))
+    np.testing.assert_allclose(eight, one, rtol=1e-4)
+
+
+def test_lanes_over_two_groups_of_four_devices_equal_single_runs():
+    chosen = [lane(1e-2), lane(3e-3, seed=1)]
+    alone = losses(chosen, side_by_side=False)
+    meshed = losses(chosen, side_by_side=True, mesh=make_mesh(lanes=2, fsdp=4))
+    np.testing.assert_allclose(meshed, alone, rtol=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_ps", "adafactor"])
+def test_parameters_and_optimizer_state_are_split(optimizer: str):
+    mesh = make_mesh(fsdp=8)
+    (state,) = Lanes(program(20, optimizer), [lane()], LANGUAGE, side_by_side=False, mesh=mesh).start()
+    for array in jax.tree.leaves((state.params, state.optimizer)):
+        if any(size % 8 == 0 and size for size in array.shape):
+            assert not array.is_fully_replicated, array.shape
+            assert array.addressable_shards[0].data.size * 8 == array.size
+
+
+def test_a_checkpoint_goes_on_on_another_number_of_devices(tmp_path: Path):
+    """What was saved by eight devices is read by one."""
+    whole = losses([lane()], side_by_side=False)
+    calls = iter(range(100))
+    checkpoints = Checkpoints(tmp_path)
+    eight = Lanes(program(20), [lane()], LANGUAGE, side_by_side=False, mesh=make_mesh(fsdp=8))
+    train(eight, EVALUATION, chunk=10, checkpoints=checkpoints, stop=lambda: next(calls) >= 0)
+    checkpoints.close()
+    checkpoints = Checkpoints(tmp_path)
+    resumed = losses([lane()], side_by_side=False, checkpoints=checkpoints)
+    checkpoints.close()
+    np.testing.assert_allclose(resumed, whole, rtol=1e-4)
+
+
+def test_a_mesh_larger_than_the_machine_is_refused():
+    with pytest.raises(ValueError, match="a mesh of 4 lanes × 4 devices each: there are 8 devices"):
+        make_mesh(lanes=4, fsdp=4)
+
+
+PROCESS = """
+import json, sys
+import jax
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+from tests.train.runs import LANGUAGE, lane, program
+from widthwise.train import Lanes, make_mesh, train
+assert len(jax.devices()) == 4 and len(jax.local_devices()) == 2
+lanes = Lanes(program(20), [lane()], LANGUAGE, side_by_side=False, mesh=make_mesh(fsdp=4))
+(result,) = train(lanes, LANGUAGE.held_out(2), chunk=10)
+print(json.dumps([*result.train_loss, result.eval_loss]))
+"""
+
+
+def test_two_processes_equal_one():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, address, str(number)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in (0, 1)
+    ]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    first, second = (json.loads(out.splitlines()[-1]) for out, _ in outputs)
+    assert first == second
+    np.testing.assert_allclose([first], losses([lane()], side_by_side=False), rtol=1e-4)
