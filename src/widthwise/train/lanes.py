@@ -159,7 +159,8 @@ def _chunk(
             tokens = reader.at(data, item)
             if devices is not None:
                 tokens = jax.lax.with_sharding_constraint(tokens, devices.batch)
-            state, loss, gradients = program.step(state, lane, tokens)
+            gathered = None if devices is None else devices.replicated
+            state, loss, gradients = program.step(state, lane, tokens, gathered=gathered)
             # Sizes cost a pass over all parameters: only at the end, where they are looked at.
             sizes = jax.lax.cond(index == count - 1, lambda: program.sizes(state.params, gradients), lambda: sizes)
             return (state, sizes), loss
@@ -168,7 +169,8 @@ def _chunk(
         (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
         return state, losses, sizes
 
-    state, losses, sizes = (jax.vmap(one) if side_by_side else one)(state, lane)
+    split_lanes = None if devices is None else "lanes"
+    state, losses, sizes = (jax.vmap(one, spmd_axis_name=split_lanes) if side_by_side else one)(state, lane)
     return _split(state, devices), *_everywhere((losses, sizes), devices)
 
 

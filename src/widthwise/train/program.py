@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import NamedSharding
 
 from widthwise.models import Transformer, draw
 from widthwise.optim import Optimizer, warmup_cosine
@@ -97,12 +98,21 @@ class Program:
             diverged_at=jnp.full((), -1, jnp.int32),
         )
 
-    def step(self, state: State, lane: Lane, tokens: jax.Array) -> tuple[State, jax.Array, PyTree]:
-        """Take one step; give the new state, the loss before it, and the gradients."""
+    def step(
+        self, state: State, lane: Lane, tokens: jax.Array, *, gathered: NamedSharding | None = None
+    ) -> tuple[State, jax.Array, PyTree]:
+        """Take one step; give the new state, the loss before it, and the gradients.
+
+        `gathered` is where parameters are when they act, if they are split over devices when they do not. Saying so
+        keeps the batch split in between: left to itself, the compiler may gather activations in place of weights.
+        """
 
         def loss(params: PyTree) -> jax.Array:
             weights = jnp.ones_like(tokens[:, 1:], jnp.float32)
-            return self.loss(lane.scales.effective(params), lane.attention_scale, tokens, weights)
+            effective = lane.scales.effective(params)
+            if gathered is not None:
+                effective = jax.lax.with_sharding_constraint(effective, gathered)
+            return self.loss(effective, lane.attention_scale, tokens, weights)
 
         value, gradients = jax.value_and_grad(loss)(state.params)
         updates, optimizer = self._optimizer(lane).update(gradients, state.optimizer, state.params)

@@ -1,0 +1,116 @@
+"""What a large run would take on many devices, from a compilation that is never run.
+
+Numbers of two kinds, which must not be mixed up. *Analytic*: parameters, optimizer state and FLOPs that follow from
+shapes, and activations by a rule of thumb. *The compiler's*: what XLA says of the program it would run, split over that
+many simulated devices. It compiles for a CPU here, so its buffers are not a GPU's, and it counts the body of a loop
+once.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from widthwise.models import Transformer, count_parameters
+from widthwise.train.program import Lane, Program, PyTree, State
+from widthwise.train.sharding import Placement, make_mesh
+
+GPU_FLOPS = 4e14
+"""bf16 FLOP/s that training sustains on one H200-class device: about half of its matrix peak."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one training run takes.
+
+    Attributes:
+        devices: Over how many devices.
+        parameter_bytes: Parameters on each device, analytic.
+        optimizer_bytes: Optimizer state on each device, analytic.
+        activation_bytes: Activations kept for the backward pass on each device, analytic, a rule of thumb.
+        compiled_argument_bytes: What the compiler says goes into a step on each device; None if not compiled.
+        compiled_temporary_bytes: What the compiler says it needs besides.
+        flops_per_step: FLOPs of a step over all devices, analytic: 6 per parameter and token, and causal attention.
+        compiled_flops: FLOPs that the compiler counts for a step on each device.
+        tokens: Tokens the run sees.
+        gpu_hours: FLOPs of the run at the assumed speed of one device.
+    """
+
+    devices: int
+    parameter_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+    compiled_argument_bytes: int | None
+    compiled_temporary_bytes: int | None
+    flops_per_step: float
+    compiled_flops: float | None
+    tokens: int
+    gpu_hours: float
+
+
+def estimate(program: Program, lane: Lane, *, batch: int, devices: int, compile_it: bool) -> Cost:
+    """Estimate what a run takes; with `compile_it`, ask the compiler too, which takes that many simulated devices."""
+    model = program.model
+    if batch % devices:
+        raise ValueError(f"batch is {batch}: expected a multiple of the {devices} devices")
+    mesh = make_mesh(fsdp=devices) if compile_it else None
+    shapes = jax.eval_shape(program.start, lane)
+    tokens = jax.ShapeDtypeStruct((batch, model.context + 1), jnp.int32)
+    arguments = temporary = flops = None
+    if mesh is not None:
+        arguments, temporary, flops = _compiled(program, lane, shapes, tokens, Placement(mesh, side_by_side=False))
+    per_step = flops_per_step(model, batch)
+    return Cost(
+        devices=devices,
+        parameter_bytes=_bytes(shapes.params, devices),
+        optimizer_bytes=_bytes(shapes.optimizer, devices),
+        activation_bytes=activation_bytes(model, batch) // devices,
+        compiled_argument_bytes=arguments,
+        compiled_temporary_bytes=temporary,
+        flops_per_step=per_step,
+        compiled_flops=flops,
+        tokens=program.steps * batch * model.context,
+        gpu_hours=per_step * program.steps / GPU_FLOPS / 3600,
+    )
+
+
+def flops_per_step(model: Transformer, batch: int) -> float:
+    """Count the FLOPs of a forward and a backward pass: matrices and causal attention, not lookups."""
+    matrices = count_parameters(model).non_embedding - model.context * model.width
+    tokens = batch * model.context
+    attention = 6 * model.blocks * tokens * model.context * model.width  # two products, half of them masked, times 3·2
+    return 6.0 * matrices * tokens + attention
+
+
+def activation_bytes(model: Transformer, batch: int) -> int:
+    """Estimate what the backward pass needs: per token and block about 16 widths, and the logits."""
+    size = 2 if model.dtype == "bfloat16" else 4
+    tokens = batch * model.context
+    return tokens * (model.blocks * 16 * model.width * size + model.vocabulary * (size + 4))
+
+
+def _compiled(
+    program: Program, lane: Lane, state: State, tokens: jax.ShapeDtypeStruct, placement: Placement
+) -> tuple[int, int, float]:
+    def with_sharding(x: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+    states = jax.tree.map(lambda x: with_sharding(x, placement.state(x.shape)), state)
+    batch = with_sharding(tokens, placement.batch)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def step(state: State, lane: Lane, tokens: jax.Array) -> tuple[State, jax.Array]:
+        state, loss, _ = program.step(state, lane, tokens, gathered=placement.replicated)
+        return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, placement.state(x.shape)), state), loss
+
+    compiled = step.lower(states, lane, batch).compile()
+    memory, costs = compiled.memory_analysis(), compiled.cost_analysis()
+    assert memory is not None
+    return memory.argument_size_in_bytes, memory.temp_size_in_bytes, float((costs or {}).get("flops", np.nan))
+
+
+def _bytes(tree: PyTree, devices: int) -> int:
+    return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree)) // devices
