@@ -25,24 +25,24 @@ TARGETS = (3 * TOKENS + 1) % 16
 
 
 def build(width: int):
-    return Model(width).init(jax.random.key(0), TOKENS)
+    return Model(width).init(jax.random.key(0), TOKENS)["params"]
 
 
 def train(width: int, learning_rate: float = 3e-3, steps: int = 100) -> float:
     params = build(width)
     exponents = ww.solve(ww.STANDARD, ww.ADAM, ww.FULL)
-    other = jax.eval_shape(Model(2 * width).init, jax.random.key(0), TOKENS)
+    other = jax.eval_shape(lambda: build(2 * width))
     sizes = {"width": width, "base_width": BASE_WIDTH}
     plan = ww.prescribe(
         params, exponents=exponents, **sizes, other=other, base=build(BASE_WIDTH), convention=ww.flax
     )  # 1
     params = plan.rescale(params)
-    optimizer = ww.optim.adam(learning_rate, plan.scales)  # 2
+    optimizer = ww.optim.adam(learning_rate, plan)  # 2
 
     @jax.jit
     def step(params, state):
         def loss(params):
-            logits = Model(width).apply(plan.effective(params), TOKENS)  # 3
+            logits = Model(width).apply({"params": plan.effective(params)}, TOKENS)  # 3
             return optax.softmax_cross_entropy_with_integer_labels(logits, TARGETS).mean()
 
         value, gradients = jax.value_and_grad(loss)(params)

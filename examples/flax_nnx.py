@@ -23,7 +23,7 @@ class Model(nnx.Module):
 
 
 def build(width: int):
-    return nnx.split(Model(width, rngs=nnx.Rngs(0)))
+    return nnx.split(Model(width, rngs=nnx.Rngs(0)), nnx.Param)
 
 
 def train(width: int, learning_rate: float = 1e-2, steps: int = 100) -> float:
@@ -33,7 +33,7 @@ def train(width: int, learning_rate: float = 1e-2, steps: int = 100) -> float:
     sizes = {"width": width, "base_width": BASE_WIDTH}
     plan = ww.prescribe(params, exponents=exponents, **sizes, other=other, base=base, convention=ww.flax)  # 1
     params = plan.rescale(params)
-    optimizer = ww.optim.adam(learning_rate, plan.scales)  # 2
+    optimizer = ww.optim.adam(learning_rate, plan)  # 2
     x = jax.random.normal(jax.random.key(1), (32, 4, 8))
     y = jnp.sin(x.sum(axis=2, keepdims=True))
 

@@ -28,7 +28,7 @@ def train(width: int, learning_rate: float = 1e-2, steps: int = 200) -> float:
     sizes = {"width": width, "base_width": BASE_WIDTH}
     plan = ww.prescribe(params, exponents=exponents, **sizes, other=other, base=base, rules=RULES)  # 1
     params = plan.rescale(params)
-    optimizer = ww.optim.adam_atan2(learning_rate, plan.scales)  # 2
+    optimizer = ww.optim.adam_atan2(learning_rate, plan)  # 2
     x = jax.random.normal(jax.random.key(1), (64, 8))
     y = jnp.sin(x.sum(axis=1, keepdims=True))
 

@@ -40,6 +40,11 @@ def test_every_optimizer_shows_its_own_epsilon_if_it_has_one(capsys, optimizer: 
     assert {row["epsilon"] for row in found.values()} == {OPTIMIZERS[optimizer].epsilon}
 
 
+def test_a_given_epsilon_is_the_base(capsys):
+    found = rows(capsys, "--model", "mlp", "--epsilon", "1e-4", "--width", "128", "--base-width", "128")
+    assert {row["epsilon"] for row in found.values()} == {1e-4}
+
+
 def test_people_get_a_table(capsys):
     assert main(["explain", "--model", "mlp", "--width", "64", "--hidden-layers", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from widthwise.models import MLP, Transformer, draw, prescribe
+from widthwise.models import MLP, Transformer, draw, layout, prescribe
 from widthwise.optim import OPTIMIZERS, Optimizer, warmup_cosine
 from widthwise.parameterize import Prescription, Scales
 from widthwise.theory import (
@@ -26,6 +26,7 @@ from widthwise.theory import (
 )
 
 MODEL = Transformer(width=32, blocks=2, head_dim=8, context=8, vocabulary=13, dtype="float64")
+LAYOUT = layout(replace(MODEL, dtype="float32"), STANDARD)
 STEPS = 20
 TO_NTK = {Role.HIDDEN: "1/2", Role.READOUT: "1/2"}
 TO_MEAN_FIELD = {Role.EMBEDDING: "1/2", Role.HIDDEN: "1/2", Role.READOUT: "1/2"}
@@ -40,7 +41,7 @@ def trainer(optimizer: Optimizer) -> Train:
     @jax.jit
     def run(scales: Scales, rate, epsilon, attention_scale):
         transformation = optimizer.build(
-            rate, scales, epsilon=epsilon, schedule=warmup_cosine(steps=STEPS, warmup=2), weight_decay=1e-3
+            rate, scales, LAYOUT, epsilon=epsilon, schedule=warmup_cosine(steps=STEPS, warmup=2), weight_decay=1e-3
         )
 
         def step(carry, _):
@@ -71,7 +72,13 @@ def difference(x: np.ndarray, y: np.ndarray) -> float:
 
 @pytest.mark.parametrize(
     ("name", "rate", "epsilon"),
-    [("sgd", 0.5, None), ("adam_atan2", 3e-3, None), ("adam", 3e-3, 1e-15), ("adam_ps", 3e-2, 1e-15)],
+    [
+        ("sgd", 0.5, None),
+        ("adam_atan2", 3e-3, None),
+        ("adam", 3e-3, 1e-15),
+        ("adam_ps", 3e-2, 1e-15),
+        ("adafactor", 3e-2, 1e-12),
+    ],
 )
 def test_equivalent_parameterizations_train_identically(name: str, rate: float, epsilon: float | None):
     optimizer = OPTIMIZERS[name]

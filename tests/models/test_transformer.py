@@ -1,6 +1,7 @@
 """The transformer is the paper's: its sizes, its roles, its attention."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe
 from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
 from widthwise.parameterize import find_roles, flax
+from widthwise.parameterize.paths import named_leaves
 from widthwise.theory import ADAM, FULL, MEAN_FIELD, MUP, NTK, PARAMETERIZATIONS, STANDARD, Parameterization, solve
 
 SMALL = Transformer(width=32, blocks=2, head_dim=8, context=12, vocabulary=17)
@@ -34,6 +36,7 @@ def test_parameters_are_counted_as_in_the_paper_without_allocating(row: dict[str
 
 def test_the_smallest_model_is_trained_for_fewer_steps_than_its_warm_up():
     assert compute_optimal_steps(Transformer(width=128), batch=256) == 877
+    assert compute_optimal_steps(Transformer(width=256), batch=256) == 2234  # 2234.6: whole steps
 
 
 @pytest.mark.parametrize("network", PARAMETERIZATIONS.values(), ids=list(PARAMETERIZATIONS))
@@ -106,6 +109,82 @@ def test_standard_and_ntk_start_as_the_same_function(pair):
     x = tokens(SMALL)
     first, second = (SMALL.logits(initial(SMALL, network), x, SMALL.attention_scale(network)) for network in pair)
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
+
+
+def reference(params, tokens: np.ndarray, attention_scale: float) -> np.ndarray:
+    """The paper's transformer once more, in NumPy and float64, straight from its description."""
+    p = {path: np.asarray(leaf, np.float64) for path, leaf in named_leaves(params).items()}
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * p[f"{name}/scale"]
+
+    def gelu(x):
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+    batch, time = tokens.shape
+    x = p["tokens/embedding"][tokens] + p["positions/embedding"][:time]
+    for block in range(SMALL.blocks):
+        here = f"blocks/{block}"
+        y = norm(x, f"{here}/attention_norm")
+        q, k, v = (
+            (y @ p[f"{here}/attention/{name}/kernel"]).reshape(batch, time, SMALL.heads, -1).swapaxes(1, 2)
+            for name in ("query", "key", "value")
+        )
+        scores = np.where(np.tril(np.ones((time, time), bool)), q @ k.swapaxes(2, 3) * attention_scale, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = (weights / weights.sum(-1, keepdims=True)) @ v
+        x = x + mixed.swapaxes(1, 2).reshape(x.shape) @ p[f"{here}/attention/out/kernel"]
+        y = norm(x, f"{here}/mlp_norm")
+        x = x + gelu(y @ p[f"{here}/mlp/up/kernel"]) @ p[f"{here}/mlp/down/kernel"]
+    return norm(x, "norm") @ p["readout/kernel"]
+
+
+def test_it_is_the_papers_transformer():
+    x = tokens(SMALL)
+    params = draw(SMALL, jax.random.key(3))
+    params = jax.tree.map(lambda w: 0.3 * w if w.ndim == 2 else w * (1 + 0.1 * jnp.arange(w.size)), params)
+    np.testing.assert_allclose(
+        SMALL.logits(params, x, 0.2), reference(params, np.asarray(x), 0.2), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_bfloat16_rounds_activations_but_neither_scale_nor_softmax():
+    """An error of more than a few roundings would mean that a sum or a scale was made in bfloat16."""
+    half = replace(SMALL, dtype="bfloat16")
+    params, x = initial(SMALL), tokens(SMALL)
+    exact = np.asarray(SMALL.logits(params, x, 0.3))
+    error = np.sqrt(np.mean((np.asarray(half.logits(params, x, 0.3)) - exact) ** 2)) / np.std(exact)
+    assert error < 0.02
+
+
+def test_drawn_parameters_have_standard_deviation_one_and_are_all_different():
+    leaves = jax.tree.leaves(draw(replace(SMALL, width=64, head_dim=16), jax.random.key(0)))
+    matrices = [np.asarray(leaf) for leaf in leaves if leaf.ndim == 2]
+    for matrix in matrices:
+        assert np.std(matrix) == pytest.approx(1, rel=0.1)
+        assert abs(np.mean(matrix)) < 0.1
+    assert all((np.asarray(leaf) == 1).all() for leaf in leaves if leaf.ndim == 1)
+    corners = [float(matrix[0, 0]) for matrix in matrices]
+    assert len(set(corners)) == len(corners)
+
+
+def test_positions_start_as_small_as_tokens():
+    scales = prescribe(SMALL, solve(STANDARD, ADAM, FULL), base_width=32).scales
+    assert scales.init_std["positions"]["embedding"].get_value() == pytest.approx(0.01)
+
+
+def test_float64_is_refused_where_jax_would_make_it_float32():
+    double = replace(SMALL, dtype="float64")
+    with pytest.raises(ValueError, match=r"within jax\.enable_x64"):
+        double.shapes()
+    with jax.enable_x64(True):
+        assert {leaf.dtype for leaf in jax.tree.leaves(double.shapes())} == {jnp.dtype(jnp.float64)}
+
+
+def test_a_sequence_longer_than_the_context_is_refused():
+    with pytest.raises(ValueError, match="a sequence of 13 tokens: expected at most the context, 12"):
+        SMALL.logits(initial(SMALL), jnp.zeros((1, 13), int), 0.3)
 
 
 def test_no_token_sees_the_future():

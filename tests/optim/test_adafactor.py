@@ -1,5 +1,7 @@
 """Adafactor is factored by what axes are, never by how long they are."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +25,10 @@ RULES = {
 }
 
 
+def matrices(params):
+    return find_roles(params, rules={"*": Rule(role=Role.HIDDEN, axes=Axes(inputs=(0,), outputs=(1,)))})
+
+
 @pytest.mark.parametrize("width", [16, 256])
 def test_factoring_is_the_same_at_every_width(width: int):
     params = heads(width)
@@ -33,7 +39,8 @@ def test_factoring_is_the_same_at_every_width(width: int):
     assert state.row["flat"].shape == (width, 1)
     assert state.column["flat"].shape == (1, width)
     assert state.full["bias"].shape == (width // 8, 8)
-    assert {x.size for x in (state.full["split"], state.full["flat"], state.row["bias"], state.column["bias"])} == {0}
+    unused = state.full["split"], state.full["flat"], state.row["bias"], state.column["bias"]
+    assert {x.shape for x in unused} == {(1,)}  # what is empty cannot be saved
 
 
 def test_a_head_split_kernel_trains_as_its_flat_twin():
@@ -53,7 +60,8 @@ def test_stacked_layers_train_as_separate_ones():
     stacked, single = {"w": jnp.stack(layers)}, {"w0": layers[0], "w1": layers[1]}
     rules = {"w": Rule(role=Role.HIDDEN, axes=Axes(stack=(0,), inputs=(1,), outputs=(2,)))}
     together = adafactor(0.1, ones_like(stacked), layout=find_roles(stacked, rules=rules))
-    apart = adafactor(0.1, ones_like(single))
+    plain = Rule(role=Role.HIDDEN, axes=Axes(inputs=(0,), outputs=(1,)))
+    apart = adafactor(0.1, ones_like(single), find_roles(single, rules={"*": plain}))
     gradients = [jax.random.normal(jax.random.key(9 + i), (6, 4)) * 100.0**i for i in range(2)]
     joint, _ = together.update({"w": jnp.stack(gradients)}, together.init(stacked), stacked)
     separate, _ = apart.update({"w0": gradients[0], "w1": gradients[1]}, apart.init(single), single)
@@ -63,7 +71,48 @@ def test_stacked_layers_train_as_separate_ones():
 
 def test_updates_are_clipped_to_the_size_of_the_parameter():
     params = {"w": jnp.ones((4, 4))}
-    transformation = adafactor(1.0, ones_like(params), clip=0.5)
+    transformation = adafactor(1.0, ones_like(params), matrices(params), clip=0.5)
     gradient = {"w": jax.random.normal(jax.random.key(0), (4, 4))}
     updates, _ = transformation.update(gradient, transformation.init(params), params)
     assert float(jnp.sqrt(jnp.mean(updates["w"] ** 2))) <= 0.5 * 1.00001
+
+
+def first_update(transformation, gradient):
+    params = {"w": jnp.ones((4, 6)), "b": jnp.ones(6)}
+    return transformation(params).update(gradient, transformation(params).init(params), params)[0]
+
+
+BOTH = {"w": RULES["flat"], "b": Rule(role=Role.EMBEDDING)}
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-30, 1e-44])
+def test_without_gradient_nothing_moves_however_small_epsilon_is(epsilon: float):
+    def make(params):
+        return adafactor(0.1, ones_like(params), find_roles(params, rules=BOTH, headless=True), epsilon=epsilon)
+
+    updates = first_update(make, {"w": jnp.zeros((4, 6)), "b": jnp.zeros(6)})
+    assert all((x == 0).all() for x in jax.tree.leaves(updates))
+
+
+def test_epsilon_takes_the_square_of_its_factor():
+    """It is added to squared gradients, so gradients and factor may be scaled together."""
+
+    def make(size):
+        def optimizer(params):
+            scales = replace(ones_like(params), epsilon=jax.tree.map(lambda _: size, params))
+            return adafactor(0.1, scales, find_roles(params, rules=BOTH, headless=True), epsilon=1e-2, clip=1e9)
+
+        keys = jax.random.split(jax.random.key(0))
+        gradient = {"w": size * jax.random.normal(keys[0], (4, 6)), "b": size * jax.random.normal(keys[1], (6,))}
+        return first_update(optimizer, gradient)
+
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4), make(1.0), make(1e-3))
+
+
+def test_the_floor_follows_its_factor():
+    def make(params):
+        zero = replace(ones_like(params), floor=jax.tree.map(lambda _: 7.0, params))
+        return adafactor(1.0, zero, find_roles(params, rules=BOTH, headless=True), floor=10.0)
+
+    updates = first_update(make, {"w": jnp.ones((4, 6)), "b": jnp.ones(6)})
+    np.testing.assert_allclose(np.abs(updates["b"]), 70.0, rtol=1e-4)

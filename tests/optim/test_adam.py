@@ -17,6 +17,13 @@ from widthwise.theory import Role
 
 PARAMS = {"a": jnp.linspace(-1, 1, 24).reshape(4, 6), "b": jnp.ones(5)}
 ONES = ones_like(PARAMS)
+LAYOUT = find_roles(
+    PARAMS,
+    rules={
+        "a": Rule(role=Role.READOUT, axes=Axes(inputs=(0,), outputs=(1,))),
+        "b": Rule(role=Role.EMBEDDING),
+    },
+)
 
 
 def gradients(seed: int):
@@ -106,15 +113,23 @@ def test_adam_atan2_approaches_adam_as_b_grows():
 
 
 def test_parameter_scaling_makes_steps_relative():
-    first = updates(adam_ps(0.1, ONES), count=1)[0]
+    first = updates(adam_ps(0.1, ONES, LAYOUT), count=1)[0]
     size = float(jnp.sqrt(jnp.mean(PARAMS["a"] ** 2)))
     np.testing.assert_allclose(np.abs(first["a"]), 0.1 * size, rtol=1e-4)
+
+
+def test_a_small_parameter_is_taken_to_have_optaxs_floor():
+    small = jax.tree.map(lambda x: 1e-5 * x, PARAMS)
+    theirs = optax.chain(optax.scale_by_adam(0.9, 0.98, 1e-9), optax.scale_by_param_block_rms(1e-3), optax.scale(-0.1))
+    ours = adam_ps(0.1, ONES, LAYOUT)
+    x, y = (t.update(gradients(0), t.init(small), small)[0] for t in (ours, theirs))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), x, y)
 
 
 def test_the_floor_is_the_base_floor_times_the_leafs_factor():
     scales = Scales(**{**vars(ONES), "floor": {"a": 1.0, "b": 7.0}})
     zero = jax.tree.map(jnp.zeros_like, PARAMS)
-    transformation = adam_ps(1.0, scales, floor=1e-2)
+    transformation = adam_ps(1.0, scales, LAYOUT, floor=1e-2)
     out, _ = transformation.update(gradients(0), transformation.init(zero), zero)
     np.testing.assert_allclose(np.abs(out["a"]), 1e-2, rtol=1e-4)
     np.testing.assert_allclose(np.abs(out["b"]), 7e-2, rtol=1e-4)

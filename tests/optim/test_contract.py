@@ -8,17 +8,26 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from widthwise.optim import OPTIMIZERS, Optimizer, warmup_cosine
-from widthwise.parameterize import Axes, Rule, Scales, find_roles, ones_like, stack
-from widthwise.theory import Role
+from widthwise.parameterize import Axes, Rule, Scales, find_roles, ones_like, prescribe, stack
+from widthwise.theory import FAMILIES, FULL, MUP, Role, solve
 
 every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=list(OPTIMIZERS))
 MATRIX = Axes(inputs=(0,), outputs=(1,))
-SHAPES = {"embedding": (12, 16), "hidden": (16, 16), "scale": (16,), "readout": (16, 4)}
+SHAPES = {
+    "embedding": (12, 16),
+    "heads": (16, 2, 8),
+    "hidden": (16, 16),
+    "readout": (16, 4),
+    "scale": (16,),
+    "stack": (2, 16, 16),
+}
 RULES = {
     "scale": Rule(role=Role.EMBEDDING, axes=Axes(outputs=(0,))),
     "embedding": Rule(role=Role.EMBEDDING, axes=MATRIX),
     "hidden": Rule(role=Role.HIDDEN, axes=MATRIX),
     "readout": Rule(role=Role.READOUT, axes=MATRIX),
+    "heads": Rule(role=Role.HIDDEN, axes=Axes(inputs=(0,), outputs=(1, 2))),
+    "stack": Rule(role=Role.HIDDEN, axes=Axes(stack=(0,), inputs=(1,), outputs=(2,))),
 }
 
 
@@ -90,7 +99,7 @@ def test_sharded_equals_unsharded(optimizer: Optimizer):
     mesh = Mesh(np.array(jax.devices()[:4]), ("fsdp",))
 
     def shard(x):
-        return jax.device_put(x, NamedSharding(mesh, PartitionSpec("fsdp", *[None] * (x.ndim - 1))))
+        return jax.device_put(x, NamedSharding(mesh, PartitionSpec(*[None] * (x.ndim - 1), "fsdp")))
 
     sharded, state = steps(
         optimizer, jax.tree.map(shard, PARAMS), scales_like(0), 0.01, [jax.tree.map(shard, g) for g in GRADIENTS]
@@ -202,4 +211,47 @@ def test_with_scales_all_one_it_is_optaxs(name: str, reference: optax.GradientTr
         updates, state = update(gradient, state, params)
         params = optax.apply_updates(params, updates)
     ours, _ = steps(OPTIMIZERS[name], PARAMS, ones_like(PARAMS), 0.03)
+    for whole_layer in ("heads", "stack") if OPTIMIZERS[name].by_layer else ():  # where ours means to differ
+        del ours[whole_layer], params[whole_layer]
     assert_close(ours, params, rtol=1e-6, atol=1e-7)
+
+
+@every_optimizer
+def test_a_stack_of_layers_trains_as_the_layers_would_by_themselves(optimizer: Optimizer):
+    together, _ = steps(optimizer, PARAMS, ones_like(PARAMS), 0.01)
+    layer = {"only": PARAMS["stack"][1]}
+    layout = find_roles(layer, rules={"only": Rule(role=Role.READOUT, axes=MATRIX)})
+    transformation = optimizer.build(0.01, ones_like(layer), layout)
+    state = transformation.init(layer)
+    for gradient in GRADIENTS:
+        updates, state = transformation.update({"only": gradient["stack"][1]}, state, layer)
+        layer = optax.apply_updates(layer, updates)
+    np.testing.assert_allclose(together["stack"][1], layer["only"], rtol=2e-5, atol=1e-6)
+
+
+@every_optimizer
+def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: Optimizer):
+    families = {family.name: solve(MUP, family, FULL) for family in FAMILIES.values()}
+    plans = {
+        name: prescribe(PARAMS, exponents=exponents, width=16, base_width=8, rules=RULES)
+        for name, exponents in families.items()
+    }
+    right = plans.pop(optimizer.family.name)
+    by_plan, by_parts = (optimizer.build(0.1, *given) for given in ((right,), (right.scales, right.layout)))
+    updates = [t.update(GRADIENTS[0], t.init(PARAMS), PARAMS)[0] for t in (by_plan, by_parts)]
+    assert_close(*updates, rtol=0, atol=0)
+    for name, plan in plans.items():
+        with pytest.raises(ValueError, match=f"the plan is for optimizers of the {name} family"):
+            optimizer.build(0.1, plan)
+    with pytest.raises(ValueError, match="expected what prescribe"):
+        optimizer.build(0.1, 3.0)
+
+
+@pytest.mark.parametrize("name", ["adam_ps", "adafactor"])
+def test_optimizers_that_look_at_layers_need_to_know_them(name: str):
+    with pytest.raises(ValueError, match="scales without their layout"):
+        OPTIMIZERS[name].build(0.1, ones_like(PARAMS))
+    other = {**PARAMS, "scale": jnp.ones(17)}
+    transformation = OPTIMIZERS[name].build(0.1, ones_like(other), LAYOUT)
+    with pytest.raises(ValueError, match="the parameters are not those of the layout"):
+        transformation.update(other, transformation.init(other), other)

@@ -122,6 +122,55 @@ def test_rescaling_acts_on_each_of_stacked_layers():
     assert [rms(layer) for layer in plan.rescale(params)["blocks"]] == pytest.approx([8**-0.5] * 2)
 
 
+def test_with_a_base_each_of_stacked_layers_starts_as_it_was_initialized():
+    def stacked(n: int):
+        layers = jnp.stack([jnp.full((n, n), 0.24), jnp.full((n, n), 2.5)])
+        return {"blocks": layers, "out": jnp.ones((n, 2))}
+
+    rules = {
+        "blocks": Rule(axes=Axes(stack=(0,), inputs=(1,), outputs=(2,))),
+        "out": Rule(axes=Axes(inputs=(0,), outputs=(1,))),
+    }
+    options = {"exponents": solve(NTK, ADAM, FULL), "base_width": 8, "rules": rules, "base": stacked(8)}
+    plan = prescribe(stacked(8), width=8, other=stacked(16), **options)
+    effective = plan.effective(plan.rescale(stacked(8)))
+    np.testing.assert_allclose(effective["blocks"][:, 0, 0], [0.24, 2.5], rtol=1e-5)
+    wide = prescribe(stacked(32), width=32, other=stacked(16), **options)
+    effective = wide.effective(wide.rescale(stacked(32)))
+    np.testing.assert_allclose(effective["blocks"][:, 0, 0], [0.12, 1.25], rtol=1e-5)
+    assert explain(wide).rows[0].init_std == pytest.approx(rms([0.12, 1.25]) * 32**0.5, rel=1e-5)
+
+
+def test_unscaled_leaves_are_not_rescaled():
+    plan = plan_for(64, solve(MUP, ADAM, FULL), base=model(BASE))
+    params = {**model(64), "out": {**model(64)["out"], "bias": jnp.array([1.0, 2.0, 3.0])}}
+    np.testing.assert_array_equal(plan.rescale(params)["out"]["bias"], [1.0, 2.0, 3.0])
+
+
+def test_random_biases_are_not_blown_up_without_a_base():
+    params = {**model(64), "in": {**model(64)["in"], "bias": jnp.linspace(-0.1, 0.1, 64)}}
+    with pytest.raises(ValueError, match=r"'in/bias' is not constant, .*: give `base` to prescribe"):
+        plan_for(64, solve(MUP, ADAM, FULL)).rescale(params)
+    plan_for(64, solve(MUP, ADAM, FULL), base=model(BASE)).rescale(params)
+
+
+def test_multipliers_act_in_float32_on_bfloat16_parameters():
+    plan = plan_for(48, solve(MUP, ADAM, FULL))
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), model(48))
+    expected = (half["out"]["kernel"].astype(jnp.float32) * (4 * 48) ** -0.5).astype(jnp.bfloat16)
+    np.testing.assert_array_equal(plan.effective(half)["out"]["kernel"], expected)
+    lanes = jax.vmap(lambda scales: scales.effective(half))(stack([plan.scales] * 2))
+    assert lanes["out"]["kernel"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(lanes["out"]["kernel"][1], expected)
+
+
+def test_moving_leaves_parameters_alone_that_are_not_used_linearly():
+    plan = plan_for(64, solve(NTK, ADAM, FULL), rules={"mid/kernel": Rule(linear=False)})
+    assert plan.move({Role.HIDDEN: "1/2"}).scales.multiplier["mid"]["kernel"] == 1.0
+    with pytest.raises(ValueError, match="'hiden' is not a role"):
+        plan.move({"hiden": "1/2"})
+
+
 def test_pretrained_weights_act_unchanged_when_adopted():
     weights = model(64)
     plan = plan_for(64, solve(MUP, ADAM, FULL))
@@ -138,13 +187,13 @@ def test_drawn_parameters_start_at_the_prescribed_size():
 def test_a_parameter_that_is_not_used_linearly_gets_no_multiplier_but_the_same_effective_size_and_step():
     exponents = solve(NTK, ADAM, FULL)
     linear, other = (
-        plan_for(64, exponents, rules={"mid/kernel": Rule(linear=is_linear)}).scales for is_linear in (True, False)
+        plan_for(64, exponents, rules={"out/kernel": Rule(linear=is_linear)}).scales for is_linear in (True, False)
     )
 
     def of(scales, name):
-        return getattr(scales, name)["mid"]["kernel"]
+        return getattr(scales, name)["out"]["kernel"]
 
-    assert of(linear, "multiplier") == 0.125
+    assert of(linear, "multiplier") == 1 / 16
     assert of(other, "multiplier") == 1.0
     assert of(other, "init_std") == of(linear, "init_std") * of(linear, "multiplier")
     assert of(other, "learning_rate") == of(linear, "learning_rate") * of(linear, "multiplier")
@@ -186,9 +235,21 @@ def test_effective_parameters_keep_their_type():
     assert {x.dtype for x in jax.tree.leaves(plan.effective(half))} == {jnp.dtype(jnp.bfloat16)}
 
 
+def test_constants_are_above_zero():
+    with pytest.raises(ValueError, match="the constant of hidden is -1: expected a number above 0"):
+        Constants(hidden=-1)
+
+
 def test_own_rates_can_be_prescribed():
     scales = plan_for(64, check(STANDARD, [0, 0, 0], ADAM, FULL)).scales
     assert set(jax.tree.leaves(scales.learning_rate)) == {1.0}
+
+
+def test_explain_squares_the_factor_of_an_epsilon_that_is_added_to_squares():
+    plan = plan_for(64, solve(MUP, ADAFACTOR, FULL))
+    plain, squared = (explain(plan, epsilon=1e-30, epsilon_power=power).rows[2].epsilon for power in (1, 2))
+    assert plain is not None
+    assert squared == pytest.approx(plain**2 / 1e-30)
 
 
 def test_explain_shows_every_leaf_to_people_and_programs():
@@ -218,6 +279,11 @@ def test_explain_shows_every_leaf_to_people_and_programs():
     ("options", "named"),
     [
         ({"width": 0}, "width is 0"),
+        ({"width": 64.0}, "width is 64.0: expected a whole number"),
+        ({"exponents": MUP}, r"expected what solve\(...\) or check\(...\) gives"),
+        ({"base": model(8)}, "'in/bias' has shape .* expected a factor of width / base_width = 4"),
+        ({"base": model(64)}, "'in/bias' has shape .* expected a factor of width / base_width = 4"),
+        ({"base": {**model(BASE), "norm": {"scale": jnp.ones((1, 16))}}}, "'norm/scale' has shape"),
         ({"base_width": -1}, "base_width is -1"),
         (
             {"exponents": solve(Parameterization.of(embedding=(0, 0), hidden=(0, 0), readout=(0, 1)), ADAM, FULL)},

@@ -188,6 +188,88 @@ def test_an_ambiguous_leaf_is_an_error_that_says_what_to_write():
     )
 
 
+def test_layers_stacked_by_scan_need_a_rule_whatever_they_are_called():
+    """A stack of three dense layers called query, key, value and out is not head-split attention."""
+
+    def scanned(n: int):
+        layers = {name: {"kernel": jnp.zeros((3, n, n))} for name in ("query", "key", "value", "out")}
+        return {"blocks": layers, **mlp(n)}
+
+    refused(r"'blocks/key/kernel' of shape \(3, 8, 8\): cannot tell", scanned(8), other=scanned(16), convention=flax)
+    rule = {"blocks/*": Rule(axes=Axes(stack=(0,), inputs=(1,), outputs=(2,)))}
+    found = roles(find_roles(scanned(8), other=scanned(16), convention=flax, rules=rule))
+    assert found["blocks/key/kernel"] == found["blocks/out/kernel"] == "hidden"
+
+
+def test_stacked_scales_and_biases_need_a_rule():
+    def scanned(n: int):
+        return {"blocks": {"norm": {"scale": jnp.zeros((3, n))}}, **mlp(n)}
+
+    refused(r"'blocks/norm/scale' of shape \(3, 8\): cannot tell", scanned(8), other=scanned(16), convention=flax)
+
+
+def test_equinox_layers_stacked_by_vmap_need_a_rule():
+    class Stacked(eqx.Module):
+        layers: eqx.nn.Linear
+        head: eqx.nn.Linear
+
+        def __init__(self, width: int):
+            make = eqx.filter_vmap(lambda key: eqx.nn.Linear(width, width, key=key))
+            self.layers = make(jax.random.split(jax.random.key(0), 3))
+            self.head = eqx.nn.Linear(width, 7, key=jax.random.key(1))
+
+    def params(width: int):
+        return eqx.filter(Stacked(width), eqx.is_inexact_array)
+
+    refused(r"'layers/weight' of shape \(3, 8, 8\): cannot tell", params(8), other=params(16), convention=equinox)
+
+
+def test_keys_and_values_with_a_fixed_number_of_heads_are_not_taken_for_readouts():
+    def grouped(n: int):
+        return {"key": {"kernel": jnp.zeros((n, 16))}, "value": {"kernel": jnp.zeros((n, 16))}, **mlp(n)}
+
+    refused(
+        "'key/kernel', 'out/kernel', 'value/kernel' all have inputs that grow and outputs that do not",
+        grouped(8),
+        other=grouped(32),
+        convention=flax,
+    )
+    rules = {"key/*": Rule(role=Role.HIDDEN), "value/*": Rule(role=Role.HIDDEN)}
+    found = roles(find_roles(grouped(8), other=grouped(32), convention=flax, rules=rules))
+    assert (found["key/kernel"], found["out/kernel"]) == ("hidden", "readout")
+
+
+def test_the_other_model_must_have_another_width():
+    refused("`other` has the same shapes", mlp(8), other=mlp(8), convention=flax)
+
+
+@pytest.mark.parametrize("leaf", [jnp.zeros(8, int), jax.random.key(0)], ids=["integers", "key"])
+def test_what_cannot_be_trained_is_refused(leaf):
+    refused("'state' has type .*, not one that can be trained: pass the trainable arrays only", {"state": leaf})
+
+
+def test_rules_that_are_no_rules_are_refused():
+    refused("the rule for 'in/\\*' is 'hidden': expected a Rule", mlp(8), other=mlp(16), rules={"in/*": "hidden"})
+    with pytest.raises(ValueError, match=r"init is -1: expected 0 or more"):
+        Rule(init=-1)
+
+
+def test_an_explicit_role_may_grow_as_it_likes_but_needs_its_axes():
+    other = {**mlp(16), "mid": {"kernel": jnp.zeros((16, 4 * 24))}}
+    rule = {"mid/kernel": Rule(role=Role.HIDDEN, axes=MATRIX)}
+    assert roles(find_roles(mlp(8), other=other, convention=flax, rules=rule))["mid/kernel"] == "hidden"
+    refused("'w' of shape .* cannot tell", {"w": jnp.ones((2, 2))}, rules={"w": Rule(role=Role.HIDDEN)})
+
+
+def test_two_leaves_of_one_name_are_refused():
+    refused("two leaves of the parameter tree are both called 'a/b'", {"a": {"b": jnp.ones(1)}, "a/b": jnp.ones(1)})
+
+
+def test_a_leaf_that_is_called_value_keeps_its_name():
+    layout = find_roles({"value": jnp.ones(3)}, rules={"value": Rule(role=UNSCALED)})
+    assert [leaf.path for leaf in layout.leaves] == ["value"]
+
+
 def test_a_kernel_of_three_axes_that_is_not_flaxs_attention_is_ambiguous():
     def general(n: int):
         return {"general": {"kernel": jnp.zeros((n, n, 4))}, **mlp(n)}
@@ -235,7 +317,7 @@ def test_a_model_without_readout_is_taken_for_tied_unless_it_says_so():
 
 
 def test_wrong_rules_are_refused():
-    with pytest.raises(ValueError, match="role is 'embeding': expected one of embedding, hidden, readout"):
+    with pytest.raises(ValueError, match="role is 'embeding': expected one of embedding, hidden, readout, unscaled"):
         Rule(role="embeding")
     wrong = {"in/kernel": Rule(axes=Axes(inputs=(0,)))}
     refused(r"axes of 'in/kernel' are inputs \(0,\), outputs \(\)", mlp(8), other=mlp(16), convention=flax, rules=wrong)

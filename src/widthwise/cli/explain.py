@@ -71,7 +71,9 @@ class Explain:
             exponents = solve(network, optimizer.family, self.alignment)
         plan = prescribe(self._model(), exponents, base_width=self.base_width)
         epsilon = optimizer.epsilon if self.epsilon is None else self.epsilon
-        explanation = explain(plan, learning_rate=self.learning_rate, epsilon=epsilon)
+        explanation = explain(
+            plan, learning_rate=self.learning_rate, epsilon=epsilon, epsilon_power=optimizer.epsilon_power
+        )
         if self.json:
             print(json.dumps(explanation.to_json(), indent=2))
             return 0

@@ -48,8 +48,7 @@ def prescribe(model: Model, exponents: Assessment, *, base_width: int, constants
 def draw(model: Model, key: jax.Array) -> PyTree:
     """Draw parameters of standard deviation 1, with ones for LayerNorm scales: what `Scales.initial` takes.
 
-    Each leaf has a key of its own, so that the numbers depend neither on the other leaves nor on how many runs are
-    drawn at once.
+    Each leaf has a key of its own, so that the numbers do not depend on how many runs are drawn at once.
     """
     leaves, structure = jax.tree.flatten(model.shapes())
     drawn = [

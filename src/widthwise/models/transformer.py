@@ -62,7 +62,7 @@ class Transformer:
 
     def shapes(self) -> PyTree:
         """Give the shapes of the parameters."""
-        return _abstract(self)[1]
+        return _abstract(self, x64=_has_float64())[1]
 
     def rules(self, parameterization: Parameterization) -> dict[str, Rule]:
         """State the role of every parameter; embeddings whose init exponent is 0 start at 0.01 (as in the paper)."""
@@ -81,11 +81,19 @@ class Transformer:
         self, params: PyTree, tokens: Int[Array, "batch time"], attention_scale: Float[Array, ""] | float
     ) -> Float[Array, "batch time vocabulary"]:
         """Predict every next token. `params` are effective parameters; the scale is `attention_scale`'s."""
-        return nnx.merge(_abstract(self)[0], params)(tokens, attention_scale)
+        if tokens.shape[-1] > self.context:
+            raise ValueError(f"a sequence of {tokens.shape[-1]} tokens: expected at most the context, {self.context}")
+        return nnx.merge(_abstract(self, x64=_has_float64())[0], params)(tokens, attention_scale)
+
+
+def _has_float64() -> bool:
+    return jax.dtypes.canonicalize_dtype(jnp.float64) == jnp.float64
 
 
 @functools.lru_cache(maxsize=64)
-def _abstract(config: Transformer) -> tuple[Any, PyTree]:
+def _abstract(config: Transformer, *, x64: bool) -> tuple[Any, PyTree]:
+    if config.dtype == "float64" and not x64:
+        raise ValueError("dtype is 'float64' but JAX computes in float32: use it within jax.enable_x64(True)")
     return nnx.split(nnx.eval_shape(lambda: _Decoder(config, rngs=nnx.Rngs(0))))
 
 

@@ -1,4 +1,11 @@
-"""Optimizers as Optax gradient transformations that take the scales of a prescription.
+"""Optimizers as Optax gradient transformations that take what was prescribed for a model.
+
+>>> import jax.numpy as jnp
+>>> import widthwise as ww
+>>> def model(n): return {"in": {"kernel": jnp.ones((3, n))}, "out": {"kernel": jnp.ones((n, 2))}}
+>>> exponents = ww.solve(ww.MUP.with_hidden_layers(0), ww.ADAM, ww.FULL)
+>>> plan = ww.prescribe(model(64), exponents=exponents, width=64, base_width=16, other=model(16), convention=ww.flax)
+>>> optimizer = ww.optim.adam(1e-3, plan)
 
 All of them work under `jit`, under `vmap` over lanes and on sharded parameters, and every number they take may be
 traced: a step function that builds its optimizer inside is compiled once for all learning rates, epsilons and scales.
@@ -19,7 +26,7 @@ from widthwise.optim.parameter_scaling import adam_ps as adam_ps
 from widthwise.optim.rates import Scalar
 from widthwise.optim.schedule import warmup_cosine as warmup_cosine
 from widthwise.optim.sgd import sgd as sgd
-from widthwise.parameterize import Layout, Scales
+from widthwise.parameterize import Layout, Prescription, Scales
 from widthwise.theory import ADAFACTOR, ADAM, SGD, OptimizerFamily
 
 
@@ -32,6 +39,7 @@ class Optimizer:
         family: The family that tells how its rates scale with width.
         make: The function that makes it.
         epsilon: The epsilon it uses unless told otherwise; None for one that has none.
+        epsilon_power: With what power epsilon follows the scales' factor: 2 where it is added to squares.
         by_layer: Whether it looks at a whole layer at a time, and so takes a layout.
     """
 
@@ -39,14 +47,15 @@ class Optimizer:
     family: OptimizerFamily
     make: Callable[..., optax.GradientTransformation]
     epsilon: float | None = None
+    epsilon_power: int = 1
     by_layer: bool = False
 
     def build(
         self,
         learning_rate: Scalar,
-        scales: Scales,
-        *,
+        plan: Prescription | Scales,
         layout: Layout | None = None,
+        *,
         epsilon: Scalar | None = None,
         weight_decay: Scalar = 0.0,
         schedule: optax.Schedule | None = None,
@@ -59,7 +68,7 @@ class Optimizer:
             options["epsilon"] = epsilon
         if self.by_layer:
             options["layout"] = layout
-        return self.make(learning_rate, scales, **options)
+        return self.make(learning_rate, plan, **options)
 
 
 OPTIMIZERS = MappingProxyType(
@@ -70,7 +79,14 @@ OPTIMIZERS = MappingProxyType(
             Optimizer(name="adam", family=ADAM, make=adam, epsilon=ADAM_EPSILON),
             Optimizer(name="adam_atan2", family=ADAM, make=adam_atan2),
             Optimizer(name="adam_ps", family=ADAFACTOR, make=adam_ps, epsilon=ADAM_EPSILON, by_layer=True),
-            Optimizer(name="adafactor", family=ADAFACTOR, make=adafactor, epsilon=ADAFACTOR_EPSILON, by_layer=True),
+            Optimizer(
+                name="adafactor",
+                family=ADAFACTOR,
+                make=adafactor,
+                epsilon=ADAFACTOR_EPSILON,
+                epsilon_power=2,
+                by_layer=True,
+            ),
         )
     }
 )

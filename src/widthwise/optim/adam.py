@@ -7,15 +7,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from widthwise.optim.rates import PyTree, Scalar, with_rates
-from widthwise.parameterize import Scales
+from widthwise.optim.rates import PyTree, Scalar, scales_of, with_rates
+from widthwise.parameterize import Prescription, Scales
+from widthwise.theory import ADAM
 
 EPSILON = 1e-9
 
 
 def adam(
     learning_rate: Scalar,
-    scales: Scales,
+    plan: Prescription | Scales,
     *,
     b1: float = 0.9,
     b2: float = 0.98,
@@ -29,6 +30,7 @@ def adam(
     with `scales.with_constant_epsilon()`. Where a parameter never had a gradient its update is 0, also with epsilon 0.
     See `with_rates` for the other options.
     """
+    scales = scales_of(plan, ADAM)
     return optax.chain(
         scale_by_adam(scales, b1=b1, b2=b2, epsilon=epsilon),
         with_rates(learning_rate, scales, weight_decay=weight_decay, schedule=schedule),
@@ -37,7 +39,7 @@ def adam(
 
 def adam_atan2(
     learning_rate: Scalar,
-    scales: Scales,
+    plan: Prescription | Scales,
     *,
     a: float = 1.0,
     b: float = 1.0,
@@ -50,6 +52,7 @@ def adam_atan2(
 
     See `with_rates` for the other options.
     """
+    scales = scales_of(plan, ADAM)
     return optax.chain(
         _scale_by_moments(lambda m, v: a * jnp.arctan2(m, b * jnp.sqrt(v)), b1=b1, b2=b2),
         with_rates(learning_rate, scales, weight_decay=weight_decay, schedule=schedule),

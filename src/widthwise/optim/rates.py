@@ -12,10 +12,25 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from widthwise.parameterize import Scales
+from widthwise.parameterize import Prescription, Scales
+from widthwise.theory import OptimizerFamily
 
 Scalar: TypeAlias = jax.Array | float
 PyTree: TypeAlias = Any
+
+
+def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
+    """Give the scales of a plan, which must be for this family of optimizers; scales by themselves cannot tell."""
+    if isinstance(plan, Scales):
+        return plan
+    if not isinstance(plan, Prescription):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"plan is {plan!r}: expected what prescribe(...) gives, or its scales")
+    if plan.exponents.family != family:
+        raise ValueError(
+            f"the plan is for optimizers of the {plan.exponents.family.name} family, this one is of {family.name}: "
+            "solve for the right one, since rates scale differently with width"
+        )
+    return plan.scales
 
 
 def with_rates(

@@ -2,19 +2,21 @@
 
 import optax
 
-from widthwise.optim.rates import Scalar, with_rates
-from widthwise.parameterize import Scales
+from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.parameterize import Prescription, Scales
+from widthwise.theory import SGD
 
 
 def sgd(
     learning_rate: Scalar,
-    scales: Scales,
+    plan: Prescription | Scales,
     *,
     momentum: float = 0.9,
     weight_decay: Scalar = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """SGD with momentum and a learning rate for every parameter; see `with_rates` for the shared options."""
+    scales = scales_of(plan, SGD)
     return optax.chain(
         optax.trace(momentum), with_rates(learning_rate, scales, weight_decay=weight_decay, schedule=schedule)
     )

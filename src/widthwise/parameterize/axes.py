@@ -54,52 +54,68 @@ def no_convention(params: PyTree) -> Mapping[str, Axes]:
 def flax(params: PyTree) -> Mapping[str, Axes]:
     """Know the layers of Flax, Linen and NNX alike, by the names it gives to their parameters.
 
-    Dense kernels, embeddings, LayerNorm scales and biases, and the head-split kernels of its attention. Other kernels
-    of three or more axes may be convolutions or general contractions: those need a rule.
+    Dense kernels, embeddings, LayerNorm scales and biases, and the head-split kernels of its attention where query,
+    key, value and output fit together. Everything else of more axes (convolutions, layers stacked by `nn.scan`,
+    contractions of one's own) needs a rule.
 
     >>> import jax.numpy as jnp
     >>> flax({"dense": {"kernel": jnp.ones((3, 4))}})
     {'dense/kernel': Axes(inputs=(0,), outputs=(1,), stack=())}
     """
-    known: dict[str, Axes] = {}
-    for path, leaf in named_leaves(params).items():
-        parent, name = ["", *path.split("/")][-2:]
-        ndim = len(leaf.shape)
-        if name in ("bias", "scale") or ndim <= 1:
-            known[path] = Axes(outputs=tuple(range(ndim)))
-        elif name in ("kernel", "embedding") and ndim == 2:
+    shapes = {path: tuple(leaf.shape) for path, leaf in named_leaves(params).items()}
+    known = dict(no_convention(params))
+    for path, shape in shapes.items():
+        layer, name = ["", *path.split("/")][-2:]
+        prefix = path.removesuffix(f"{layer}/{name}")
+        if name in ("kernel", "embedding") and len(shape) == 2:
             known[path] = Axes(inputs=(0,), outputs=(1,))
-        elif name == "kernel" and ndim == 3 and parent in ("query", "key", "value"):
-            known[path] = Axes(inputs=(0,), outputs=(1, 2))
-        elif name == "kernel" and ndim == 3 and parent == "out":
-            known[path] = Axes(inputs=(0, 1), outputs=(2,))
+        elif layer in (*_PROJECTIONS, "out") and _is_attention(shapes, prefix):
+            if name == "kernel":
+                known[path] = Axes(inputs=(0, 1), outputs=(2,)) if layer == "out" else Axes(inputs=(0,), outputs=(1, 2))
+            elif name == "bias":
+                known[path] = Axes(outputs=tuple(range(len(shape))))
     return known
 
 
+_PROJECTIONS = ("query", "key", "value")
+
+
+def _is_attention(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> bool:
+    """Say whether four kernels are those of attention: three to (heads, dim), and one from there."""
+    into = [shapes.get(f"{prefix}{name}/kernel", ()) for name in _PROJECTIONS]
+    out = shapes.get(f"{prefix}out/kernel", ())
+    return len(out) == 3 and all(len(shape) == 3 and shape[1:] == out[:2] for shape in into)
+
+
 def equinox(params: PyTree) -> Mapping[str, Axes]:
-    """Know the layers of Equinox by their types: linear and convolution weights (out, in, …), embeddings (in, out)."""
+    """Know the layers of Equinox by their types: linear and convolution weights (out, in, …), embeddings (in, out).
+
+    Layers stacked by `filter_vmap` have an axis more than their type says: those need a rule.
+    """
     import equinox as eqx
 
-    lookup = (eqx.nn.Embedding,)
-    product = (eqx.nn.Linear, eqx.nn.Conv)
-    normalize = (eqx.nn.LayerNorm, eqx.nn.RMSNorm, eqx.nn.GroupNorm)
-    basic = (*lookup, *product, *normalize)
+    def axes_of(module: Any, name: str) -> Axes | None:
+        if isinstance(module, eqx.nn.Embedding) and name == "weight":
+            return Axes(inputs=(0,), outputs=(1,))
+        if isinstance(module, eqx.nn.Linear):
+            return Axes(inputs=(1,), outputs=(0,)) if name == "weight" else Axes(outputs=(0,))
+        if isinstance(module, eqx.nn.Conv):
+            rest = tuple(range(1, module.num_spatial_dims + 2))
+            return Axes(inputs=rest, outputs=(0,)) if name == "weight" else Axes(outputs=(0, *rest[:-1]))
+        if isinstance(module, eqx.nn.LayerNorm | eqx.nn.RMSNorm):
+            return Axes(outputs=tuple(range(len(module.shape))))
+        return Axes(outputs=(0,)) if isinstance(module, eqx.nn.GroupNorm) else None
+
+    basic = (eqx.nn.Embedding, eqx.nn.Linear, eqx.nn.Conv, eqx.nn.LayerNorm, eqx.nn.RMSNorm, eqx.nn.GroupNorm)
 
     def is_basic(node: Any) -> bool:
         return isinstance(node, basic)
 
     known = dict(no_convention(params))
     for prefix, module in jax.tree_util.tree_flatten_with_path(params, is_leaf=is_basic)[0]:
-        if not is_basic(module):
-            continue
-        for path, leaf in jax.tree_util.tree_flatten_with_path(module)[0]:
-            name = path_name((*prefix, *path))
-            axes = tuple(range(len(leaf.shape)))
-            is_weight = path_name(path) == "weight"
-            if is_weight and isinstance(module, lookup):
-                known[name] = Axes(inputs=(0,), outputs=(1,))
-            elif is_weight and isinstance(module, product):
-                known[name] = Axes(inputs=axes[1:], outputs=axes[:1])
-            else:
-                known[name] = Axes(outputs=axes)
+        if is_basic(module):
+            for path, leaf in jax.tree_util.tree_flatten_with_path(module)[0]:
+                axes = axes_of(module, path_name(path))
+                if axes is not None and len((*axes.inputs, *axes.outputs)) == len(leaf.shape):
+                    known[path_name((*prefix, *path))] = axes
     return known

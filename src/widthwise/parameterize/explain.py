@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from widthwise.parameterize.prescription import Prescription
 
@@ -46,13 +47,16 @@ class Explanation:
         return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
 
 
-def explain(prescription: Prescription, *, learning_rate: float = 1.0, epsilon: float | None = 1.0) -> Explanation:
+def explain(
+    prescription: Prescription, *, learning_rate: float = 1.0, epsilon: float | None = 1.0, epsilon_power: int = 1
+) -> Explanation:
     """Say what is prescribed for every parameter.
 
     Args:
         prescription: The prescription.
         learning_rate: The base learning rate; with 1, factors are shown.
         epsilon: The base epsilon, likewise; None for an optimizer that has none.
+        epsilon_power: 2 for Adafactor, whose epsilon is added to squared gradients.
 
     Returns:
         A row for each parameter. An unscaled one has no initial size prescribed.
@@ -72,14 +76,19 @@ def explain(prescription: Prescription, *, learning_rate: float = 1.0, epsilon: 
                 shape=leaf.shape,
                 role=leaf.role.value if leaf.role else "unscaled",
                 fan_in=leaf.fan_in if leaf.axes.inputs else None,
-                init_std=float(init_std) if leaf.role else None,
+                init_std=_rms(init_std) if leaf.role else None,
                 multiplier=float(multiplier),
                 learning_rate=learning_rate * float(rate),
-                epsilon=None if epsilon is None else epsilon * float(eps),
+                epsilon=None if epsilon is None else epsilon * float(eps) ** epsilon_power,
             )
             for leaf, init_std, multiplier, rate, eps in zip(*columns, strict=True)
         )
     )
+
+
+def _rms(sizes: Any) -> float:
+    """Give one number for layers that are stacked in one parameter."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(sizes, np.float64)))))
 
 
 def _cells(row: Row) -> tuple[str, ...]:

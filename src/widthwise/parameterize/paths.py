@@ -6,9 +6,16 @@
 from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 from jax.tree_util import GetAttrKey, KeyEntry, keystr
 
 PyTree: TypeAlias = Any
+
+
+_ONLY_PARAMETERS = (
+    "pass the trainable arrays only, e.g. nnx.split(model, nnx.Param), variables['params'] or "
+    "eqx.filter(model, eqx.is_inexact_array)"
+)
 
 
 def path_name(path: tuple[KeyEntry, ...]) -> str:
@@ -33,8 +40,7 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
         raise ValueError(f"two leaves of the parameter tree are both called {twice!r}: rename one of them")
     for name, leaf in named.items():
         if not hasattr(leaf, "shape"):
-            raise ValueError(
-                f"{name!r} is {leaf!r}, not an array: pass the trainable arrays only "
-                "(e.g. nnx.split(model, nnx.Param, ...) or eqx.filter(model, eqx.is_inexact_array))"
-            )
+            raise ValueError(f"{name!r} is {leaf!r}, not an array: {_ONLY_PARAMETERS}")
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise ValueError(f"{name!r} has type {leaf.dtype}, not one that can be trained: {_ONLY_PARAMETERS}")
     return named

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from widthwise.parameterize.axes import Convention, no_convention
 from widthwise.parameterize.paths import PyTree
@@ -32,6 +33,11 @@ class Constants:
     embedding: float = 1.0
     hidden: float = 1.0
     readout: float = 1.0
+
+    def __post_init__(self) -> None:
+        for role in Role:
+            if not self.of(role) > 0:
+                raise ValueError(f"the constant of {role} is {self.of(role)}: expected a number above 0")
 
     def of(self, role: Role) -> float:
         """Give the constant of a role."""
@@ -50,7 +56,8 @@ class Prescription:
         exponents: The exponents prescribed.
         width: The model's width.
         base_width: The width at which learning rate and epsilon were, or will be, tuned.
-        scales: The scalars for every parameter: what optimizers take.
+        scales: The scalars for every parameter.
+        measured: Whether initial sizes were measured from a base model.
     """
 
     layout: Layout
@@ -58,6 +65,7 @@ class Prescription:
     width: int
     base_width: int
     scales: Scales
+    measured: bool
 
     def effective(self, params: PyTree) -> PyTree:
         """Give the parameters as they act; see `Scales.effective`."""
@@ -73,6 +81,9 @@ class Prescription:
         Every leaf is multiplied so that its root mean square is its `init_std`, layer by layer where layers are
         stacked. Zeros stay zeros, unscaled leaves stay as they are, and doing it twice changes nothing.
         """
+        if not self.measured:
+            for leaf, x in zip(self.layout.leaves, self.layout.of(params), strict=True):
+                _refuse_random_vector(leaf, x)
         stds = jax.tree.leaves(self.scales.init_std)
         pairs = zip(self.layout.leaves, self.layout.of(params), stds, strict=True)
         return self.layout.tree([x if leaf.role is None else _with_rms(x, std, leaf) for leaf, x, std in pairs])
@@ -81,12 +92,16 @@ class Prescription:
         """Move the leaves of each role by θ: the same network, stored differently.
 
         With m for a leaf's n: multiplier · m^-θ, init · m^θ, rate · m^(correction · θ), epsilon · m^-θ, floor · m^θ.
-        It trains as before with every optimizer of the family, in exact arithmetic.
+        It trains as before with every optimizer of the family, in exact arithmetic. Leaves that are not used linearly
+        stay: they have no multiplier.
         """
-        thetas = {role: exact(value) for role, value in theta.items()}
-        family = self.exponents.family
+        if unknown := [role for role in theta if role not in list(Role)]:
+            raise ValueError(f"{unknown[0]!r} is not a role: expected {', '.join(Role)}")
+        thetas = {Role(role): exact(value) for role, value in theta.items()}
         moved = [
-            _move(scalars, leaf.n(self.width), thetas.get(leaf.role, Fraction(0)) if leaf.role else Fraction(0), family)
+            _move(scalars, leaf.n(self.width), thetas[leaf.role], self.exponents.family)
+            if leaf.role is not None and leaf.role in thetas and leaf.linear
+            else scalars
             for leaf, scalars in zip(self.layout.leaves, _scalars(self.layout, self.scales), strict=True)
         ]
         return replace(self, scales=_to_scales(self.layout, moved), exponents=_moved_exponents(self.exponents, thetas))
@@ -150,15 +165,17 @@ def prescribe_layout(
 ) -> Prescription:
     """Work out what exponents mean for a model whose roles are known; see `prescribe`."""
     for name, value in (("width", width), ("base_width", base_width)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}: expected 1 or more")
+        if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
+    if not isinstance(exponents, Assessment):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"exponents is {exponents!r}: expected what solve(...) or check(...) gives")
     if exponents.rates is None:
         broken = "; ".join(str(constraint) for constraint in exponents.broken)
         raise ValueError(
             f"{exponents.parameterization.name!r} is unstable at initialization, nothing to prescribe: {broken}"
         )
     by_role = {role: _role_exponents(exponents, role) for role in {leaf.role for leaf in layout.leaves} if role}
-    sizes = [None] * len(layout.leaves) if base is None else _sizes_at_base(layout, base, base_width)
+    sizes = [None] * len(layout.leaves) if base is None else _sizes_at_base(layout, base, width, base_width)
     scalars = [
         _UNSCALED
         if leaf.role is None
@@ -179,6 +196,7 @@ def prescribe_layout(
         width=width,
         base_width=base_width,
         scales=_to_scales(layout, scalars),
+        measured=base is not None,
     )
 
 
@@ -224,18 +242,43 @@ def _role_exponents(exponents: Assessment, role: Role) -> _Exponents:
     return found.pop()
 
 
-def _sizes_at_base(layout: Layout, base: PyTree, base_width: int) -> list[tuple[float, int]]:
-    """Measure each leaf of the base model: its root mean square, and the n it goes with."""
-    at_base, arrays = layout.resized(base), layout.of(base)
-    for leaf, array in zip(layout.leaves, arrays, strict=True):
-        if isinstance(array, jax.ShapeDtypeStruct):
+def _sizes_at_base(layout: Layout, base: PyTree, width: int, base_width: int) -> list[tuple[Any, int]]:
+    """Measure each leaf of the base model: its root mean square, layer by layer, and the n it goes with."""
+    sizes: list[tuple[Any, int]] = []
+    for leaf, array in zip(layout.leaves, layout.of(base), strict=True):
+        if isinstance(array, jax.ShapeDtypeStruct | Tracer):
             raise ValueError(
                 f"{leaf.path!r} of `base` is only a shape: its initial size is needed, pass the parameters"
             )
-    return [
-        (float(np.sqrt(np.mean(np.square(np.asarray(array, np.float64))))), leaf.n(base_width))
-        for leaf, array in zip(at_base.leaves, arrays, strict=True)
-    ]
+        _refuse_wrong_width(leaf, tuple(array.shape), Fraction(width, base_width))
+        at_base = replace(leaf, shape=tuple(array.shape))
+        squares = np.square(np.asarray(array, np.float64))
+        over = (*leaf.axes.inputs, *leaf.axes.outputs)
+        rms = np.sqrt(np.mean(squares, axis=over, keepdims=True)) if leaf.axes.stack else float(np.sqrt(squares.mean()))
+        sizes.append((rms, at_base.n(base_width)))
+    return sizes
+
+
+def _refuse_wrong_width(leaf: Leaf, base: tuple[int, ...], ratio: Fraction) -> None:
+    """Refuse a base model whose shapes do not fit the widths that were given."""
+    grown = [Fraction(x, y) for x, y in zip(leaf.shape, base, strict=False) if x != y]
+    fits = len(base) == len(leaf.shape) and all(factor == ratio for factor in grown)
+    if not fits or (leaf.role is not None and ratio != 1 and not grown):
+        raise ValueError(
+            f"{leaf.path!r} has shape {leaf.shape}, and {base} in `base`: "
+            f"expected a factor of width / base_width = {ratio}"
+        )
+
+
+def _refuse_random_vector(leaf: Leaf, x: Any) -> None:
+    """Refuse to blow up biases that were drawn at random: without a base, what they should be is unknown."""
+    if leaf.role is None or leaf.axes.inputs or isinstance(x, Tracer):
+        return
+    values = np.asarray(x)
+    if values.size and (values != values.flat[0]).any():
+        raise ValueError(
+            f"{leaf.path!r} is not constant, and how large it should be is unknown: give `base` to prescribe"
+        )
 
 
 def _prescribed(
@@ -244,7 +287,7 @@ def _prescribed(
     family: OptimizerFamily,
     width: int,
     ratio: Fraction,
-    size: tuple[float, int] | None,
+    size: tuple[Any, int] | None,
     constant: float,
 ) -> _Scalars:
     n = leaf.n(width)
@@ -297,8 +340,6 @@ def _with_rms(x: jax.Array, std: Any, leaf: Leaf) -> jax.Array:
     axes = (*leaf.axes.inputs, *leaf.axes.outputs)
     rms = jnp.sqrt(jnp.mean(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))), axis=axes, keepdims=True))
     factor = jnp.where(rms > 0, std / jnp.where(rms > 0, rms, 1), 1)
-    return (x * jnp.where(jnp.abs(factor - 1) < _SETTLED, 1, factor)).astype(x.dtype)
-
-
-_SETTLED = 1e-5
-"""A leaf whose size is right up to rounding is left alone, so that rescaling twice is rescaling once."""
+    # A leaf whose size is right up to rounding is left alone, so that rescaling twice is rescaling once.
+    settled = jnp.abs(factor - 1) < 100 * jnp.finfo(x.dtype).eps
+    return (x * jnp.where(settled, 1, factor)).astype(x.dtype)

@@ -22,12 +22,11 @@ from widthwise.parameterize.axes import Axes, Convention, no_convention
 from widthwise.parameterize.paths import PyTree, named_leaves
 from widthwise.theory import Role
 
-UNSCALED = None
+UNSCALED = "unscaled"
 """The role of a leaf that does not grow: left as it is at every width."""
 
-INFERRED = "inferred"
-
 LeafRole: TypeAlias = Role | None
+"""A role, or None for a leaf that is unscaled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class Rule:
     """What the user says of the leaves that a pattern matches; what is left out is inferred.
 
     Attributes:
-        role: `Role.EMBEDDING`, `Role.HIDDEN`, `Role.READOUT`, or `UNSCALED`.
+        role: `Role.EMBEDDING`, `Role.HIDDEN`, `Role.READOUT`, or `UNSCALED`; inferred if None.
         axes: Which axes are inputs, outputs or a stack of layers.
         linear: False for a parameter that the model does not use linearly, such as a temperature inside an
             exponential: a multiplier would then not commute with its use, so it gets none. It moves instead to
@@ -43,20 +42,20 @@ class Rule:
         init: The constant in front of the initialization, for prescriptions without a `base` to measure it from.
     """
 
-    role: LeafRole | str = INFERRED
+    role: Role | str | None = None
     axes: Axes | None = None
     linear: bool = True
     init: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.role is not UNSCALED and self.role not in (*Role, INFERRED):
-            raise ValueError(f"role is {self.role!r}: expected one of {', '.join(Role)}, or UNSCALED (None)")
+        if self.role is not None and self.role not in (*Role, UNSCALED):
+            raise ValueError(f"role is {self.role!r}: expected one of {', '.join((*Role, UNSCALED))}")
         if not self.init >= 0:
             raise ValueError(f"init is {self.init}: expected 0 or more")
 
 
 Rules: TypeAlias = Mapping[str, Rule]
-"""Rules by pattern of path, as a shell would match it: `*/out/kernel`. The first that matches a leaf holds."""
+"""Rules by pattern of path, such as `*/out/kernel`; `*` matches slashes too. The first that matches a leaf holds."""
 
 NO_RULES: Rules = MappingProxyType({})
 _NO_RULE = Rule()
@@ -141,14 +140,17 @@ def find_roles(
     rule_of = dict(_match(list(shapes), rules))
     known = convention(params)
 
-    inferred = [path for path in shapes if rule_of.get(path, _NO_RULE).role == INFERRED]
+    inferred = [path for path in shapes if rule_of.get(path, _NO_RULE).role is None]
     if inferred and other is None:
         raise ValueError(f"{inferred[0]!r} has no role: give `other`, the model at another width, or a rule")
     _refuse_different_growth({path: (others[path], shapes[path]) for path in inferred})
+    if inferred and all(shapes[path] == others[path] for path in inferred):
+        raise ValueError("`other` has the same shapes: expected the model at another width")
 
     leaves = [
         _leaf(path, shape, others[path], rule_of.get(path, _NO_RULE), known.get(path)) for path, shape in shapes.items()
     ]
+    _refuse_several_readouts([leaf.path for leaf in leaves if leaf.role is Role.READOUT and leaf.path in inferred])
     if not headless:
         _refuse_tied(leaves)
     return Layout(tuple(leaves), jax.tree.structure(params))
@@ -158,18 +160,18 @@ def _leaf(path: str, shape: tuple[int, ...], other: tuple[int, ...], rule: Rule,
     grown = [axis for axis, (x, y) in enumerate(zip(shape, other, strict=True)) if x != y]
     axes = rule.axes or known
     if axes is None:
-        if len(shape) > 1 and (rule.role in (Role.HIDDEN, Role.READOUT) or (rule.role == INFERRED and grown)):
+        if len(shape) > 1 and (rule.role in (Role.HIDDEN, Role.READOUT) or (rule.role is None and grown)):
             raise ValueError(
                 f"{path!r} of shape {shape}: cannot tell which axes are inputs and which are outputs; give a "
                 f"convention, or a rule such as {{{path!r}: Rule(axes=Axes(inputs=(0,), outputs=(1,)))}}"
             )
         axes = Axes(outputs=tuple(range(len(shape))))
     axes.check(path, shape)
-    role = _inferred(path, axes, grown, shape, other) if rule.role == INFERRED else rule.role
+    role = rule.role or _inferred(path, axes, grown, shape, other)
     if role in (Role.HIDDEN, Role.READOUT) and not axes.inputs:
         raise ValueError(f"{path!r} is to be {role} but has no input axes: give them in its rule's `axes`")
-    role = UNSCALED if role is UNSCALED else Role(role)
-    return Leaf(path=path, shape=shape, role=role, axes=axes, linear=rule.linear, init=rule.init)
+    leaf_role = None if role in (UNSCALED, None) else Role(role)
+    return Leaf(path=path, shape=shape, role=leaf_role, axes=axes, linear=rule.linear, init=rule.init)
 
 
 def _inferred(path: str, axes: Axes, grown: list[int], shape: tuple[int, ...], other: tuple[int, ...]) -> LeafRole:
@@ -180,10 +182,13 @@ def _inferred(path: str, axes: Axes, grown: list[int], shape: tuple[int, ...], o
         return Role.HIDDEN
     if sums:
         return Role.READOUT
-    return Role.EMBEDDING if produces else UNSCALED
+    return Role.EMBEDDING if produces else None
 
 
 def _match(paths: list[str], rules: Rules) -> Iterator[tuple[str, Rule]]:
+    for pattern, rule in rules.items():
+        if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"the rule for {pattern!r} is {rule!r}: expected a Rule, e.g. Rule(role=Role.HIDDEN)")
     unused = set(rules)
     for path in paths:
         for pattern, rule in rules.items():
@@ -245,6 +250,17 @@ def _refuse_shared(named: Mapping[str, Any]) -> None:
                 "give the model two parameters"
             )
         seen[id(leaf)] = path
+
+
+def _refuse_several_readouts(inferred: Sequence[str]) -> None:
+    """Refuse to take several leaves for readouts: keys and values whose heads do not grow look like readouts too."""
+    if len(inferred) > 1:
+        names = ", ".join(map(repr, inferred))
+        raise ValueError(
+            f"{names} all have inputs that grow and outputs that do not, as a readout has: say which is one by a rule, "
+            "Rule(role=Role.READOUT), and give the others, such as keys and values with a fixed number of heads, "
+            "Rule(role=Role.HIDDEN)"
+        )
 
 
 def _refuse_tied(leaves: list[Leaf]) -> None:

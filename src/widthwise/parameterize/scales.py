@@ -68,4 +68,5 @@ def ones_like(params: PyTree) -> Scales:
 
 
 def _times(weight: jax.Array, scale: jax.Array | float) -> jax.Array:
-    return (weight * scale).astype(weight.dtype)
+    wide = jnp.promote_types(weight.dtype, jnp.float32)  # a scale is not to be rounded to bfloat16
+    return (weight.astype(wide) * scale).astype(weight.dtype)
