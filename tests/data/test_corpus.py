@@ -140,14 +140,11 @@ def test_every_kind_of_file_is_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "named"),
     [
-        (
-            "x.jsonl",
-            b'{"text": "fine"}\n{"body": 1}\n',
-            "line 2 of .*x.jsonl' is not a JSON object with a field 'text'",
-        ),
+        ("x.jsonl", b'{"text": "fine"}\n{"body": 1}\n', "line 2 of .*x.jsonl' is not a JSON object with a field"),
         ("x.json.gz", b"not gzip", "x.json.gz' cannot be read"),
-        ("x.txt.gz", gzip.compress(b"cut off" * 100)[:-12], "x.txt.gz' cannot be read"),
+        ("x.txt.gz", gzip.compress(b"cut off" * 100, mtime=0)[:-12], "x.txt.gz' cannot be read"),
     ],
+    ids=["no text field", "no gzip", "cut off"],
 )
 def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: bytes, named: str):
     (tmp_path / name).write_bytes(content)
