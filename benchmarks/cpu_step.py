@@ -11,10 +11,11 @@ import statistics
 import time
 
 import jax
+import numpy as np
 import torch
 import torch.nn.functional as F
 
-from widthwise.data import Synthetic
+from widthwise.data import Order, Resident
 from widthwise.train import Lanes, Spec, resolve
 
 BLOCKS, CONTEXT, BATCH, VOCABULARY, HEAD = 4, 64, 16, 257, 64
@@ -68,7 +69,7 @@ def torch_round(width: int):
             loss = F.cross_entropy(logits.reshape(-1, VOCABULARY), batch[:, 1:].reshape(-1))
             loss.backward()
             optimizer.step()
-        return float(loss)
+        return loss.item()
 
     return steps
 
@@ -87,7 +88,9 @@ def our_round(width: int):
         dtype="float32",
     )
     run = resolve(spec, vocabulary=VOCABULARY, data={})
-    batches = Synthetic(vocabulary=VOCABULARY, context=CONTEXT, batch=BATCH)
+    text = np.random.default_rng(0).integers(0, VOCABULARY, 1_000_000).astype(np.uint16)
+    order = Order(sequences=len(text) // CONTEXT - 1, batch=BATCH, seed=0)
+    batches = Resident(text, order, CONTEXT, VOCABULARY)
     lanes = Lanes(run.program, [run.lane], batches, side_by_side=False)
     states = lanes.start()
 

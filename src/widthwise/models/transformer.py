@@ -106,10 +106,12 @@ class _Decoder(nnx.Module):
         self.readout = _linear(config, config.width, config.vocabulary, rngs)
 
     def __call__(self, tokens: jax.Array, attention_scale: jax.Array | float) -> jax.Array:
-        x = self.tokens(tokens) + self.positions(jnp.arange(tokens.shape[-1]))
+        batch, time = tokens.shape
+        x = self.tokens(tokens) + self.positions(jnp.arange(time))
+        x = x.reshape(batch * time, -1)  # on a CPU, XLA trains 1.5 times faster with matrices of two axes
         for block in self.blocks:
-            x = block(x, attention_scale)
-        logits = self.readout(self.norm(x))
+            x = block(x, batch, attention_scale)
+        logits = self.readout(self.norm(x)).reshape(batch, time, -1)
         return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
@@ -120,8 +122,8 @@ class _Block(nnx.Module):
         self.mlp_norm = _norm(config, rngs)
         self.mlp = _MLP(config, rngs=rngs)
 
-    def __call__(self, x: jax.Array, attention_scale: jax.Array | float) -> jax.Array:
-        x = x + self.attention(self.attention_norm(x), attention_scale)
+    def __call__(self, x: jax.Array, batch: int, attention_scale: jax.Array | float) -> jax.Array:
+        x = x + self.attention(self.attention_norm(x), batch, attention_scale)
         return x + self.mlp(self.mlp_norm(x))
 
 
@@ -132,9 +134,8 @@ class _Attention(nnx.Module):
         )
         self.heads = config.heads
 
-    def __call__(self, x: jax.Array, scale: jax.Array | float) -> jax.Array:
-        batch, time, width = x.shape
-        split = (batch, time, self.heads, width // self.heads)
+    def __call__(self, x: jax.Array, batch: int, scale: jax.Array | float) -> jax.Array:
+        split = (batch, x.shape[0] // batch, self.heads, x.shape[1] // self.heads)
         query, key, value = self.query(x), self.key(x), self.value(x)
         wide = jnp.promote_types(x.dtype, jnp.float32)
         query = (query.astype(wide) * scale).astype(x.dtype)  # in float32: a scale is not to be rounded to bfloat16
