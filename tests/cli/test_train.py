@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -110,6 +111,37 @@ def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path
     assert str(tmp_path) in table
 
 
+def test_a_run_split_over_devices_ends_as_one_that_is_not(tmp_path: Path, capsys):
+    losses = []
+    for name, split in (("one", []), ("eight", ["--fsdp", "8"])):
+        assert main(["train", *SMALL, "--steps", "20", "--out", str(tmp_path / name), "--json", *split]) == 0
+        losses.append(json.loads(capsys.readouterr().out)["eval_loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_two_processes_train_one_run(tmp_path: Path):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    options = [*COMMAND, "--steps", "20", "--json", "--chunk", "10", "--checkpoint-steps", "10"]
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    together = [*options, "--out", str(tmp_path / "two"), "--fsdp", "4", "--coordinator", address, "--processes", "2"]
+    processes = [
+        subprocess.Popen(
+            [*together, "--process", str(i)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for i in (0, 1)
+    ]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert "eval_loss" not in outputs[1][0]
+    (alone,) = finished("--steps", "20", folder=tmp_path / "one")
+    result = json.loads(outputs[0][0].splitlines()[-1])
+    assert result["run"] == alone["run"]
+    assert result["eval_loss"] == pytest.approx(alone["eval_loss"], rel=1e-4)
+    assert steps_on_disk(tmp_path / "two") == {10, 20}
+
+
 def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
     options = [*SMALL, "--steps", "20", "--out", str(tmp_path), "--json", "--data", "stdlib"]
@@ -128,6 +160,9 @@ def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
         (["--data", "wiki"], "data is 'wiki': expected one of"),
         (["--steps", "many"], "--steps"),
         (["--chunk", "0"], "chunk is 0"),
+        (["--fsdp", "3"], "batch is 8: expected a multiple of fsdp, 3"),
+        (["--fsdp", "0"], "fsdp is 0"),
+        (["--coordinator", "x:1", "--process", "1"], "process is 1: expected 0 to 0"),
         (["--data", "text", "--paths", "/nowhere"], "'/nowhere' gives no text"),
         (["--learning-rates", "1e-3", "-1"], "learning_rate is -1.0"),
     ],

@@ -1,10 +1,5 @@
 """Many devices, or many processes, compute what one does."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -64,42 +59,3 @@ def test_a_checkpoint_goes_on_on_another_number_of_devices(tmp_path: Path):
 def test_a_mesh_larger_than_the_machine_is_refused():
     with pytest.raises(ValueError, match="a mesh of 4 lanes × 4 devices each: there are 8 devices"):
         make_mesh(lanes=4, fsdp=4)
-
-
-PROCESS = """
-import json, sys
-import jax
-jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
-from tests.train.runs import LANGUAGE, lane, program
-from widthwise.train import Lanes, make_mesh, train
-assert len(jax.devices()) == 4 and len(jax.local_devices()) == 2
-lanes = Lanes(program(20), [lane()], LANGUAGE, side_by_side=False, mesh=make_mesh(fsdp=4))
-(result,) = train(lanes, LANGUAGE.held_out(2), chunk=10)
-print(json.dumps([*result.train_loss, result.eval_loss]))
-"""
-
-
-def test_two_processes_equal_one():
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, address, str(number)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in (0, 1)
-    ]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    first, second = (json.loads(out.splitlines()[-1]) for out, _ in outputs)
-    assert first == second
-    np.testing.assert_allclose([first], losses([lane()], side_by_side=False), rtol=1e-4)

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 
 import jax
 import tyro
+from jax.sharding import Mesh
 from rich import box
 from rich.table import Table
 
 from widthwise.cli.output import Output
 from widthwise.cli.status_line import StatusLine
-from widthwise.train import Checkpoints, Lanes, Progress, Result, Run, Spec, load_inputs, resolve, train
+from widthwise.train import Checkpoints, Lanes, Progress, Result, Run, Spec, load_inputs, make_mesh, resolve, train
 from widthwise.train.logs import Logs
 
 INTERRUPTED = 130
@@ -43,6 +44,16 @@ class Train:
     """Steps between evaluations."""
     checkpoint_seconds: float = 60.0
     """Seconds between checkpoints."""
+    checkpoint_steps: int | None = None
+    """Save after this many steps too, however little time it took."""
+    fsdp: int = 1
+    """Devices over which parameters, optimizer state and batch of each run are split."""
+    coordinator: str | None = None
+    """On several hosts: host:port of the first, where each runs this command with its --process."""
+    processes: int = 1
+    """On several hosts: how many processes there are."""
+    process: int = 0
+    """On several hosts: which of them this is, from 0."""
     side_by_side: bool | None = None
     """Whether several runs train at the same time; on a GPU they do, on a CPU not, unless told."""
     json: bool = False
@@ -50,9 +61,14 @@ class Train:
 
     def run(self) -> int:
         """Train, or go on, and print how it ended."""
-        for name in ("chunk", "evaluate_every"):
-            if (value := getattr(self, name)) < 1:
+        for name in ("chunk", "evaluate_every", "checkpoint_steps", "fsdp", "processes"):
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
+        if self.coordinator is not None:
+            if not 0 <= self.process < self.processes:
+                raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")
+            jax.distributed.initialize(self.coordinator, self.processes, self.process)
+        mesh = self._mesh()
         status = StatusLine(quiet=self.json)
         inputs = load_inputs(self.spec, progress=lambda done: status.show(f"tokenizing: {done / 1e6:.1f} MB"))
         rates = self.learning_rates or (self.spec.learning_rate,)
@@ -61,26 +77,41 @@ class Train:
         folder = self.out / _name(runs)
         finished = _read_results(folder, runs)
         if finished is None:
-            lanes = Lanes(runs[0].program, [run.lane for run in runs], inputs.batches, side_by_side=self.side_by_side)
+            lanes = Lanes(
+                runs[0].program,
+                [run.lane for run in runs],
+                inputs.batches,
+                side_by_side=self.side_by_side,
+                mesh=mesh,
+            )
             finished = self._train(lanes, runs, inputs.evaluation, folder, status)
         interrupted = any(result["status"] == "interrupted" for result in finished)
-        if self.json:
-            for result in finished:
-                print(json.dumps(result))
-        else:
-            _show(runs, finished, folder)
+        if self.process == 0:  # which speaks for all
+            if self.json:
+                for result in finished:
+                    print(json.dumps(result))
+            else:
+                _show(runs, finished, folder)
         if interrupted:
             print("interrupted and saved: the same command goes on from here", file=sys.stderr)
         return INTERRUPTED if interrupted else 0
+
+    def _mesh(self) -> Mesh | None:
+        """Give the devices to split over, if it is to be more than one."""
+        if self.fsdp == 1 and self.processes == 1:
+            return None
+        if self.spec.batch % self.fsdp:
+            raise ValueError(f"batch is {self.spec.batch}: expected a multiple of fsdp, {self.fsdp}")
+        return make_mesh(lanes=jax.device_count() // self.fsdp if self.side_by_side else 1, fsdp=self.fsdp)
 
     def _train(
         self, lanes: Lanes, runs: Sequence[Run], evaluation: Any, folder: Path, status: StatusLine
     ) -> list[dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
-        for run in runs:
+        for run in runs if self.process == 0 else ():
             (folder / f"{run.id}.json").write_text(json.dumps(run.spec.to_json(), indent=2))
         checkpoints = Checkpoints(folder / "checkpoints", say=status.say)
-        logs = Logs(folder / "tensorboard", [run.id for run in runs])
+        logs = Logs(folder / "tensorboard", [run.id for run in runs] if self.process == 0 else [])
         began = time.monotonic()
 
         def progress(now: Progress) -> None:
@@ -95,6 +126,7 @@ class Train:
                 evaluate_every=self.evaluate_every,
                 checkpoints=checkpoints,
                 checkpoint_seconds=self.checkpoint_seconds,
+                checkpoint_steps=self.checkpoint_steps,
                 progress=progress,
                 stop=stop,
             )
@@ -103,7 +135,7 @@ class Train:
             logs.close()
         status.clear()
         summaries = [_summary(run, result) for run, result in zip(runs, results, strict=True)]
-        if all(summary["status"] != "interrupted" for summary in summaries):
+        if self.process == 0 and all(summary["status"] != "interrupted" for summary in summaries):
             partial = folder / ".results.json.partial"
             partial.write_text(json.dumps(summaries, indent=2))
             partial.replace(folder / "results.json")

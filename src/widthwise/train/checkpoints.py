@@ -31,9 +31,11 @@ class Checkpoints:
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(states), record=ocp.args.JsonSave(record))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._last.save(step, args=arguments, force=True)
-            if best:
-                self._best.save(step, args=arguments, force=True)
+            for manager in [self._last, *([self._best] if best else [])]:
+                if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
+                    self._last.wait_until_finished()
+                    self._best.wait_until_finished()
+                manager.save(step, args=arguments, force=True)
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
         """Give the newest step, states and record that can be read; None where there is no checkpoint."""

@@ -10,7 +10,7 @@ from widthwise.train.loop import Progress
 
 
 class Logs:
-    """A writer for each run, in a folder of its name."""
+    """A writer for each run, in a folder of its name; none in a process that leaves writing to another."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._writers = [SummaryWriter(str(folder / name)) for name in names]
@@ -18,7 +18,7 @@ class Logs:
 
     def write(self, now: Progress) -> None:
         """Write the losses of the last chunk, and the held-out loss when it is new."""
-        for lane, (writer, loss, held_out) in enumerate(zip(self._writers, now.losses, now.eval_losses, strict=True)):
+        for lane, (writer, loss, held_out) in enumerate(zip(self._writers, now.losses, now.eval_losses, strict=False)):
             if math.isfinite(loss):
                 writer.add_scalar("train_loss", loss, now.step)
             if math.isfinite(held_out) and held_out != self._evaluated[lane]:

@@ -94,6 +94,7 @@ def train(
     evaluate_every: int = 100,
     checkpoints: Checkpoints | None = None,
     checkpoint_seconds: float = 60.0,
+    checkpoint_steps: int | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Result]:
@@ -106,6 +107,7 @@ def train(
         evaluate_every: Steps between evaluations.
         checkpoints: Where to save and to go on from; None to do neither.
         checkpoint_seconds: How often to save.
+        checkpoint_steps: After how many steps to save in any case; None for time alone.
         progress: Told after every chunk.
         stop: Asked after every chunk; when it says yes, the state is saved and the runs are interrupted.
 
@@ -132,6 +134,7 @@ def train(
         interrupted = stop()
         progress(_progress(record, step, steps, count))
         due = time.monotonic() - saved_at > checkpoint_seconds
+        due |= checkpoint_steps is not None and step // checkpoint_steps > (step - count) // checkpoint_steps
         if checkpoints is not None and (due or improved or interrupted or step == steps):
             with clock.paused():
                 checkpoints.save(step, states, asdict(record), best=improved)
