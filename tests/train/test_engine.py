@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from tests.train.runs import LANGUAGE, MODEL, lane, program
-from widthwise.train import Checkpoints, Lanes, train
+from widthwise.theory import PARAMETERIZATIONS
+from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.lanes import _chunk
 
 EVALUATION = LANGUAGE.held_out(2)
+SPEC = Spec(data="synthetic", width=32, base_width=16, blocks=1, head_dim=16, context=16, batch=8, steps=60, warmup=7)
 
 
 def test_the_loss_approaches_the_entropy_and_the_model_never_goes_below_it():
@@ -51,11 +53,12 @@ def test_lanes_equal_single_runs(side_by_side: bool):
             assert result.points[-1].gradients[role] == pytest.approx(size, rel=5e-3)
 
 
-def test_lanes_share_one_compilation_also_with_other_lanes_and_other_data():
-    shared = program(steps=60)
+def test_all_parameterizations_and_other_data_share_one_compilation():
     before = _chunk._cache_size()
-    for seed, chosen in enumerate([[lane(1e-2), lane(1e-3)], [lane(parameterization="ntk")]]):
-        train(Lanes(shared, chosen, replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION, chunk=20)
+    for seed, name in enumerate(PARAMETERIZATIONS):
+        spec = replace(SPEC, parameterization=name, learning_rate=1e-2 / (seed + 1), seed=seed)
+        run = resolve(spec, vocabulary=8, data={})
+        train(Lanes(run.program, [run.lane], replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION, chunk=20)
     assert _chunk._cache_size() == before + 1
 
 

@@ -10,7 +10,7 @@ only tell which axis is which side (`axes`). Rules by path come first and win. W
 
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from types import MappingProxyType
@@ -63,14 +63,18 @@ _NO_RULE = Rule()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One parameter: its name, shape and role."""
+    """One parameter: its name, shape and role.
+
+    How it is prescribed for (`linear`, `init`) takes no part in comparisons: programs compiled for equal layouts serve
+    all prescriptions.
+    """
 
     path: str
     shape: tuple[int, ...]
     role: LeafRole
     axes: Axes
-    linear: bool = True
-    init: float = 1.0
+    linear: bool = field(default=True, compare=False)
+    init: float = field(default=1.0, compare=False)
 
     @property
     def fan_in(self) -> int:
