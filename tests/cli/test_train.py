@@ -61,7 +61,7 @@ def begun(*options: str, folder: Path) -> subprocess.Popen:
 
 
 def test_killed_and_interrupted_it_goes_on_to_the_numbers_of_an_undisturbed_run(tmp_path: Path):
-    options = ["--steps", "1500", "--chunk", "10", "--evaluate-every", "500", "--checkpoint-seconds", "0"]
+    options = ["--steps", "600", "--chunk", "10", "--evaluate-every", "200", "--checkpoint-seconds", "0"]
     killed = begun(*options, folder=tmp_path / "disturbed")
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
@@ -77,7 +77,7 @@ def test_killed_and_interrupted_it_goes_on_to_the_numbers_of_an_undisturbed_run(
     quick = [*options[:-2], "--checkpoint-seconds", "60"]
     (disturbed,), (whole,) = (finished(*quick, folder=tmp_path / name) for name in ("disturbed", "whole"))
     assert disturbed["status"] == whole["status"] == "finished"
-    assert (disturbed["run"], disturbed["steps"]) == (whole["run"], 1500)
+    assert (disturbed["run"], disturbed["steps"]) == (whole["run"], 600)
     assert disturbed["train_loss"] == whole["train_loss"]
     assert disturbed["eval_loss"] == whole["eval_loss"]
 

@@ -18,10 +18,10 @@ def losses(chosen, *, steps: int = 20, optimizer: str = "adam", checkpoints=None
     return [[*result.train_loss, result.eval_loss] for result in results]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adafactor"])
-def test_eight_devices_equal_one(optimizer: str):
-    one = losses([lane()], optimizer=optimizer, side_by_side=False)
-    eight = losses([lane()], optimizer=optimizer, side_by_side=False, mesh=make_mesh(fsdp=8))
+def test_eight_devices_equal_one():
+    """With Adafactor, whose state is factored and so split differently from its parameters."""
+    one = losses([lane()], optimizer="adafactor", side_by_side=False)
+    eight = losses([lane()], optimizer="adafactor", side_by_side=False, mesh=make_mesh(fsdp=8))
     np.testing.assert_allclose(eight, one, rtol=1e-4)
 
 
