@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
+from widthwise.measure import Measurement
 from widthwise.train.program import Lane, Program, PyTree, Sizes, State
 from widthwise.train.sharding import Placement, place
 
@@ -101,6 +102,30 @@ class Lanes:
         ]
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
 
+    def initial(self) -> list[PyTree]:
+        """Draw the initial parameters once more, for `measure`."""
+        return [_initial(lane, **self._static) for lane in self._groups]
+
+    def measure(
+        self, states: list[State], tokens: np.ndarray, *, initial: Sequence[PyTree] | None = None
+    ) -> list[Measurement]:
+        """Measure the alignment of every dense layer of every lane.
+
+        Args:
+            states: The lanes' states.
+            tokens: The batch to measure on.
+            initial: The initial parameters; drawn again from the seeds if None.
+        """
+        batch = place(tokens, self._everywhere)
+        found = [
+            _measure(state.params, start, lane, batch, **self._static)
+            for state, start, lane in zip(states, initial or [None] * len(states), self._groups, strict=True)
+        ]
+        found = jax.device_get(found)
+        if not self.side_by_side:
+            return found
+        return [jax.tree.map(lambda x, lane=lane: x[lane], found[0]) for lane in range(len(self.lanes))]
+
     def alive(self, states: list[State]) -> list[bool]:
         """Say of each lane whether it still learns."""
         return [step < 0 for step in self.diverged_at(states)]
@@ -120,6 +145,33 @@ class Lanes:
 @functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
 def _start(lane: Lane, *, program: Program, devices: Placement | None, side_by_side: bool) -> State:
     return _split(jax.vmap(program.start)(lane) if side_by_side else program.start(lane), devices)
+
+
+@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
+def _initial(lane: Lane, *, program: Program, devices: Placement | None, side_by_side: bool) -> PyTree:
+    return _split(jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane), devices)
+
+
+@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
+def _measure(
+    params: PyTree,
+    initial: PyTree | None,
+    lane: Lane,
+    tokens: jax.Array,
+    *,
+    program: Program,
+    devices: Placement | None,
+    side_by_side: bool,
+) -> Measurement:
+    if initial is None:
+        initial = jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane)
+        # Drawn again they must be the same to the bit: fused with what follows, rounding would look like a change.
+        initial = jax.lax.optimization_barrier(_split(initial, devices))
+
+    def one(initial: PyTree, params: PyTree, lane: Lane) -> Measurement:
+        return program.measure(initial, params, lane, tokens)
+
+    return _everywhere((jax.vmap(one) if side_by_side else one)(initial, params, lane), devices)
 
 
 @functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
@@ -174,10 +226,10 @@ def _chunk(
     return _split(state, devices), *_everywhere((losses, sizes), devices)
 
 
-def _split(state: State, devices: Placement | None) -> State:
+def _split(tree: PyTree, devices: Placement | None) -> PyTree:
     if devices is None:
-        return state
-    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), state)
+        return tree
+    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), tree)
 
 
 def _everywhere(tree: PyTree, devices: Placement | None) -> PyTree:

@@ -4,14 +4,16 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from widthwise.data import Evaluation
+from widthwise.measure import Probe
 from widthwise.train.checkpoints import Checkpoints
 from widthwise.train.lanes import ChunkResult, Lanes
+from widthwise.train.program import PyTree, State
 
 Status: TypeAlias = Literal["finished", "diverged", "interrupted"]
 
@@ -34,6 +36,19 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlignmentPoint:
+    """What was measured of the dense layers after a number of steps.
+
+    Attributes:
+        step: After how many.
+        layers: By layer, in the order of the forward pass, the fields of `LayerMeasurement`.
+    """
+
+    step: int
+    layers: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """How a run ended.
 
@@ -43,6 +58,7 @@ class Result:
         train_loss: The loss before every step.
         points: What was measured on the way.
         tokens_per_second: Of all lanes together.
+        alignment: What a probe measured on the way; empty without one.
     """
 
     status: Status
@@ -50,6 +66,7 @@ class Result:
     train_loss: list[float]
     points: list[Point]
     tokens_per_second: float
+    alignment: list[AlignmentPoint] = field(default_factory=list)
 
     @property
     def eval_loss(self) -> float:
@@ -82,8 +99,14 @@ class _Record:
 
     losses: list[list[float]]
     points: list[list[dict[str, Any]]]
+    alignment: list[list[dict[str, Any]]]
     best: float = float("inf")
     tokens_per_second: float = 0.0
+
+    @classmethod
+    def of(cls, lanes: int) -> "_Record":
+        losses, points, alignment = ([[] for _ in range(lanes)] for _ in range(3))
+        return cls(losses=losses, points=points, alignment=alignment)
 
 
 def train(
@@ -95,6 +118,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
+    probe: Probe | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Result]:
@@ -103,11 +127,12 @@ def train(
     Args:
         lanes: The runs.
         evaluation: What to evaluate on, every `evaluate_every` steps and at the end.
-        chunk: Steps per call of the compiled program.
+        chunk: Steps per call of the compiled program, where as many can be taken at once.
         evaluate_every: Steps between evaluations.
         checkpoints: Where to save and to go on from; None to do neither.
         checkpoint_seconds: How often to save.
         checkpoint_steps: After how many steps to save in any case; None for time alone.
+        probe: When and on what to measure alignment; None to leave it.
         progress: Told after every chunk.
         stop: Asked after every chunk; when it says yes, the state is saved and the runs are interrupted.
 
@@ -115,13 +140,20 @@ def train(
         A result for each lane.
     """
     steps, states, step = lanes.program.steps, lanes.start(), 0
-    record = _Record(losses=[[] for _ in lanes.lanes], points=[[] for _ in lanes.lanes])
+    record = _Record.of(len(lanes.lanes))
     if checkpoints is not None and (found := checkpoints.restore(states)):
         step, states, saved = found
         record = _Record(**saved)
+    elif probe is not None and 0 in probe.steps:
+        _measure(record, 0, lanes, states, probe, None)
+    initial = lanes.initial() if probe is not None and probe.keep_initial else None
     clock, saved_at, interrupted = _Clock(), time.monotonic(), False
     while step < steps and any(lanes.alive(states)) and not interrupted:
-        count = min(chunk, steps - step, evaluate_every - step % evaluate_every)
+        # Every length of a chunk is compiled by itself, so what does not fill one is taken step by step.
+        pauses = [steps, step - step % evaluate_every + evaluate_every]
+        if probe is not None and (measured_next := probe.next_after(step)) is not None:
+            pauses.append(measured_next)
+        count = chunk if step + chunk <= min(pauses) else 1
         states, result = lanes.chunk(states, step, count)
         step += count
         for losses, new in zip(record.losses, result.losses.tolist(), strict=True):
@@ -131,6 +163,9 @@ def train(
         if step % evaluate_every == 0 or step == steps:
             with clock.paused():
                 improved = _evaluate(record, step, lanes.evaluate(states, evaluation), result)
+        if probe is not None and step in probe.steps:
+            with clock.paused():
+                _measure(record, step, lanes, states, probe, initial)
         interrupted = stop()
         progress(_progress(record, step, steps, count))
         due = time.monotonic() - saved_at > checkpoint_seconds
@@ -180,6 +215,16 @@ def _evaluate(record: _Record, step: int, losses: np.ndarray, chunk: ChunkResult
     return improved
 
 
+def _measure(
+    record: _Record, step: int, lanes: Lanes, states: list[State], probe: Probe, initial: list[PyTree] | None
+) -> None:
+    """Note the alignment of lanes that live."""
+    measured = lanes.measure(states, np.asarray(probe.tokens), initial=initial)
+    for points, found, alive in zip(record.alignment, measured, lanes.alive(states), strict=True):
+        if alive:
+            points.append({"step": step, "layers": found.to_json()})
+
+
 def _progress(record: _Record, step: int, steps: int, count: int) -> Progress:
     return Progress(
         step=step,
@@ -199,4 +244,5 @@ def _result(record: _Record, lane: int, diverged_at: int, unfinished: bool) -> R
         train_loss=losses[: diverged_at + 1] if diverged_at >= 0 else losses,
         points=[Point(**point) for point in record.points[lane]],
         tokens_per_second=record.tokens_per_second,
+        alignment=[AlignmentPoint(**point) for point in record.alignment[lane]],
     )

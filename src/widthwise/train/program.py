@@ -4,7 +4,7 @@ Runs that share a `Program` differ only in their `Lane`: seed, scales, learning 
 scale. All of a lane is data, so one compilation serves all of them, one after another or side by side under `vmap`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import NamedSharding
 
+from widthwise.measure import Measurement, measure
 from widthwise.models import Transformer, draw
 from widthwise.optim import Optimizer, warmup_cosine
 from widthwise.parameterize import Layout, Scales
@@ -88,9 +89,13 @@ class Program:
     steps: int
     warmup: int
 
+    def initial(self, lane: Lane) -> PyTree:
+        """Draw the initial parameters, as they are stored."""
+        return lane.scales.initial(draw(self.model, jax.random.key(lane.seed)))
+
     def start(self, lane: Lane) -> State:
         """Give the state before the first step."""
-        params = lane.scales.initial(draw(self.model, jax.random.key(lane.seed)))
+        params = self.initial(lane)
         return State(
             params=params,
             optimizer=self._optimizer(lane).init(params),
@@ -145,6 +150,15 @@ class Program:
 
         totals, counts = jax.lax.map(one, (tokens, weights))
         return jnp.sum(totals) / jnp.sum(counts)
+
+    def measure(self, initial: PyTree, params: PyTree, lane: Lane, tokens: jax.Array) -> Measurement:
+        """Measure the alignment of every dense layer on a batch of tokens.
+
+        In float32 whatever the model trains in: early changes of weights are smaller than bfloat16 resolves.
+        """
+        exact = replace(self.model, dtype="float32") if self.model.dtype == "bfloat16" else self.model
+        effective = (lane.scales.effective(stored) for stored in (initial, params))
+        return measure(lambda params: exact.logits(params, tokens, lane.attention_scale), *effective)
 
     def sizes(self, params: PyTree, gradients: PyTree) -> Sizes:
         """Measure parameters and gradients by role."""

@@ -1,0 +1,170 @@
+"""Alignment, measured: the log alignment ratio, and α, ω and u themselves (§3.4 and the appendix's definitions).
+
+The log alignment ratio of a weight and what it is multiplied by is log_fan-in of rms(W z) / (rms(W) rms(z)): 1/2 for
+independent factors, 1 for factors that point the same way. In training a layer's output is a sum of four terms,
+W⁰z⁰ + ΔW z⁰ + W⁰Δz + ΔW Δz; the same ratio of the last three gives α, ω and u. Here z⁰ is what the initial parameters
+make of the same examples (the term that α is about is ΔW z⁰, not ΔW z).
+
+Ratios do not depend on multipliers, so effective weights are as good as stored ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from widthwise.measure.capture import Product, Use, capture
+
+PyTree: TypeAlias = Any
+Scalar: TypeAlias = Float[Array, ""]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class LayerMeasurement:
+    """What was measured of a layer at one moment. Lookups have sizes of outputs only; all else is NaN.
+
+    Attributes:
+        ratio: The log alignment ratio of the layer as it is now.
+        alpha: That of ΔW and z⁰.
+        omega: That of W⁰ and Δz.
+        u: That of ΔW and Δz.
+        output: The root mean square of what leaves the layer.
+        output_change: That of its change since the beginning of training.
+        input_change: That of the change of what enters it.
+        update: That of the change of its weight, as it acts.
+        fan_in: Over how many terms it sums, the base of the logarithms; 0 for a lookup.
+    """
+
+    ratio: Scalar
+    alpha: Scalar
+    omega: Scalar
+    u: Scalar
+    output: Scalar
+    output_change: Scalar
+    input_change: Scalar
+    update: Scalar
+    fan_in: Scalar
+
+
+FIELDS = tuple(field.name for field in fields(LayerMeasurement))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["paths"])
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What was measured of all layers at one moment.
+
+    Attributes:
+        paths: The paths of the layers' weights, in the order of the forward pass.
+        values: What was measured, every field an array over the layers; under `vmap`, over lanes and layers.
+    """
+
+    paths: tuple[str, ...]
+    values: LayerMeasurement
+
+    def __getitem__(self, path: str) -> LayerMeasurement:
+        """Give what was measured of one layer."""
+        index = self.paths.index(path)
+        return jax.tree.map(lambda x: x[..., index], self.values)
+
+    def to_json(self) -> dict[str, dict[str, float]]:
+        """Give plain numbers by layer and field."""
+        columns = {name: np.asarray(getattr(self.values, name)).tolist() for name in FIELDS}
+        return {path: {name: columns[name][i] for name in FIELDS} for i, path in enumerate(self.paths)}
+
+
+def log_alignment_ratio(weight: Float[Array, "fan_in fan_out"], inputs: Float[Array, "rows fan_in"]) -> Scalar:
+    """Give log_fan-in of rms(inputs · weight) / (rms(weight) · rms(inputs)): 1/2 by chance, 1 at most.
+
+    NaN where one of the factors is zero, such as a change before the first step, or where the fan-in is 1.
+
+    >>> import jax.numpy as jnp
+    >>> float(log_alignment_ratio(jnp.ones((64, 4)), jnp.ones((3, 64))))
+    1.0
+    """
+    return _log_ratio(weight, inputs, jnp.matmul(_wide(inputs), _wide(weight)))
+
+
+def measure(
+    model: Callable[..., PyTree], initial: PyTree, params: PyTree, *arguments: Any, layers: Sequence[str] | None = None
+) -> Measurement:
+    """Measure every dense layer of a model on a batch of examples.
+
+    Any model that is a function of its parameters: layers are found by `capture`, and no model has to cooperate. Works
+    under `jit`, `vmap` and on sharded parameters.
+
+    Args:
+        model: A forward pass: a function of (effective) parameters and `arguments`.
+        initial: The parameters before training, as they act.
+        params: The parameters now, as they act.
+        arguments: The examples, and whatever else the model takes; the same ones at every moment, for a curve.
+        layers: Paths of the weights to measure, or patterns such as `blocks/*/kernel`; all if None.
+
+    Returns:
+        What was measured of each layer.
+
+    >>> import jax, jax.numpy as jnp
+    >>> keys = jax.random.split(jax.random.key(0), 3)
+    >>> params = {"in": jax.random.normal(keys[0], (256, 512)), "out": jax.random.normal(keys[1], (512, 256))}
+    >>> def model(params, x): return jnp.tanh(x @ params["in"]) @ params["out"]
+    >>> found = measure(model, params, params, jax.random.normal(keys[2], (64, 256)))
+    >>> {path: round(float(found[path].ratio), 2) for path in found.paths}
+    {'in': 0.5, 'out': 0.5}
+    """
+    _, before = capture(model, initial, *arguments, layers=layers)
+    _, after = capture(model, params, *arguments, layers=layers)
+    if not after:
+        raise ValueError("no matrix product or lookup in the forward pass has a parameter in it: nothing to measure")
+    measured = [_layer(before[path], use) for path, use in after.items()]
+    return Measurement(paths=tuple(after), values=jax.tree.map(lambda *x: jnp.stack(x), *measured))
+
+
+def expansion(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Give the four terms W⁰z⁰, ΔW z⁰, W⁰Δz and ΔW Δz, which add up to what leaves the layer now."""
+    w, z, dw, dz = _factors(before, after)
+    return z @ w, z @ dw, dz @ w, dz @ dw
+
+
+def _factors(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    w, z = _wide(before.weight), _wide(before.inputs)
+    return w, z, _wide(after.weight) - w, _wide(after.inputs) - z
+
+
+def _layer(before: Use, after: Use) -> LayerMeasurement:
+    sizes = {"output": _rms(after.outputs), "output_change": _rms(_wide(after.outputs) - _wide(before.outputs))}
+    if not isinstance(before, Product) or not isinstance(after, Product):
+        missing = dict.fromkeys(("ratio", "alpha", "omega", "u", "input_change", "update"), jnp.full((), jnp.nan))
+        return LayerMeasurement(**sizes, **missing, fan_in=jnp.zeros(()))
+    w, z, dw, dz = _factors(before, after)
+    _, updated, inherited, joint = expansion(before, after)
+    return LayerMeasurement(
+        ratio=_log_ratio(after.weight, after.inputs, after.outputs),
+        alpha=_log_ratio(dw, z, updated),
+        omega=_log_ratio(w, dz, inherited),
+        u=_log_ratio(dw, dz, joint),
+        **sizes,
+        input_change=_rms(dz),
+        update=_rms(dw),
+        fan_in=jnp.full((), float(dw.shape[0])),
+    )
+
+
+def _log_ratio(weight: jax.Array, inputs: jax.Array, product: jax.Array) -> Scalar:
+    sizes = _rms(weight) * _rms(inputs)
+    ratio = _rms(product) / jnp.where(sizes > 0, sizes, 1)
+    known = (sizes > 0) & (ratio > 0) & (weight.shape[0] > 1)
+    return jnp.where(known, jnp.log(jnp.where(known, ratio, 1)) / jnp.log(float(max(weight.shape[0], 2))), jnp.nan)
+
+
+def _rms(x: jax.Array) -> Scalar:
+    return jnp.sqrt(jnp.mean(jnp.square(_wide(x))))
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
