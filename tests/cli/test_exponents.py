@@ -257,7 +257,7 @@ def test_an_unknown_command_is_one_line_that_lists_the_commands(capsys):
     assert main(["expnents"]) == 2
     assert (
         capsys.readouterr().err
-        == "widthwise: 'expnents' is not a command: expected one of exponents, explain, train, tokenizer, plan\n"
+        == "widthwise: 'expnents' is not a command: expected one of exponents, explain, train, check, tokenizer, plan\n"
     )
 
 

@@ -116,7 +116,8 @@ def test_alpha_omega_and_u_are_the_ratios_of_the_three_terms_of_the_change():
     assert float(found.omega) == pytest.approx(float(log_alignment_ratio(weight, new - z)), abs=1e-5)
     assert float(found.u) == pytest.approx(float(log_alignment_ratio(update, new - z)), abs=1e-5)
     assert float(found.ratio) == pytest.approx(float(log_alignment_ratio(after["hidden"][0], new)), abs=1e-5)
-    assert float(found.update) == pytest.approx(float(jnp.sqrt(jnp.mean(update**2))))
+    for name, term in (("updated", z @ update), ("inherited", (new - z) @ weight), ("joint", (new - z) @ update)):
+        assert float(getattr(found, name)) == pytest.approx(float(jnp.sqrt(jnp.mean(term**2))), rel=1e-5)
     assert float(found.input_change) == pytest.approx(float(jnp.sqrt(jnp.mean((new - z) ** 2))), rel=1e-5)
 
 

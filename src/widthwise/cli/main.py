@@ -25,6 +25,7 @@ COMMANDS = {
     "exponents": ("Exponents", "learning-rate exponents for a parameterization, and whether they are stable"),
     "explain": ("Explain", "what a parameterization prescribes for every parameter of a built-in model"),
     "train": ("Train", "train a transformer, or one with each of several learning rates"),
+    "check": ("Check", "whether activations keep their size as the network gets wider, and what to change"),
     "tokenizer": ("Tokenizer", "train a SentencePiece model on text of your own"),
     "plan": ("Plan", "parameters and compute-optimal steps of a transformer, without allocating it"),
 }

@@ -7,5 +7,12 @@ from widthwise.measure.alignment import measure as measure
 from widthwise.measure.capture import Product as Product
 from widthwise.measure.capture import Use as Use
 from widthwise.measure.capture import capture as capture
+from widthwise.measure.coordinates import CoordinateCheck as CoordinateCheck
+from widthwise.measure.coordinates import LayerCheck as LayerCheck
+from widthwise.measure.coordinates import advice as advice
+from widthwise.measure.coordinates import check_coordinates as check_coordinates
+from widthwise.measure.coordinates import warning as warning
 from widthwise.measure.probe import Probe as Probe
 from widthwise.measure.probe import log_spaced as log_spaced
+from widthwise.measure.subject import Subject as Subject
+from widthwise.measure.subject import own_model as own_model

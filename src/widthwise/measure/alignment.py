@@ -37,7 +37,9 @@ class LayerMeasurement:
         output: The root mean square of what leaves the layer.
         output_change: That of its change since the beginning of training.
         input_change: That of the change of what enters it.
-        update: That of the change of its weight, as it acts.
+        updated: That of the term ΔW z⁰ of its output's change.
+        inherited: That of the term W⁰Δz.
+        joint: That of the term ΔW Δz.
         fan_in: Over how many terms it sums, the base of the logarithms; 0 for a lookup.
     """
 
@@ -48,7 +50,9 @@ class LayerMeasurement:
     output: Scalar
     output_change: Scalar
     input_change: Scalar
-    update: Scalar
+    updated: Scalar
+    inherited: Scalar
+    joint: Scalar
     fan_in: Scalar
 
 
@@ -139,8 +143,8 @@ def _factors(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax
 def _layer(before: Use, after: Use) -> LayerMeasurement:
     sizes = {"output": _rms(after.outputs), "output_change": _rms(_wide(after.outputs) - _wide(before.outputs))}
     if not isinstance(before, Product) or not isinstance(after, Product):
-        missing = dict.fromkeys(("ratio", "alpha", "omega", "u", "input_change", "update"), jnp.full((), jnp.nan))
-        return LayerMeasurement(**sizes, **missing, fan_in=jnp.zeros(()))
+        missing = dict.fromkeys(set(FIELDS) - set(sizes), jnp.full((), jnp.nan))
+        return LayerMeasurement(**{**missing, **sizes, "fan_in": jnp.zeros(())})
     w, z, dw, dz = _factors(before, after)
     _, updated, inherited, joint = expansion(before, after)
     return LayerMeasurement(
@@ -150,7 +154,9 @@ def _layer(before: Use, after: Use) -> LayerMeasurement:
         u=_log_ratio(dw, dz, joint),
         **sizes,
         input_change=_rms(dz),
-        update=_rms(dw),
+        updated=_rms(updated),
+        inherited=_rms(inherited),
+        joint=_rms(joint),
         fan_in=jnp.full((), float(dw.shape[0])),
     )
 

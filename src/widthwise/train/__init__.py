@@ -16,3 +16,4 @@ from widthwise.train.sharding import make_mesh as make_mesh
 from widthwise.train.spec import Run as Run
 from widthwise.train.spec import Spec as Spec
 from widthwise.train.spec import resolve as resolve
+from widthwise.train.subject import subject_of as subject_of

@@ -8,18 +8,28 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import jax
 
 from widthwise.models import Transformer, prescribe
-from widthwise.optim import OPTIMIZERS, Optimizer
+from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants, Prescription
-from widthwise.theory import ALIGNMENTS, FULL, PARAMETERIZATIONS, Assessment, Parameterization, check, solve
+from widthwise.theory import ALIGNMENTS, FULL, PARAMETERIZATIONS, Assessment, check, exact, solve
 from widthwise.train.program import Lane, Program
 
 GLOBAL = "global"
 """In place of an alignment: the same learning rate for every parameter at every width."""
+
+OWN = "own"
+"""In place of an alignment: exponents that the user brings."""
+
+
+def describe(setting: str) -> str:
+    """Say in words where learning rates come from."""
+    return {GLOBAL: "one global learning rate", OWN: "learning rates of your own"}.get(setting, f"{setting} alignment")
+
 
 DATA = ("stdlib", "synthetic", "text", "c4")
 DTYPES = ("auto", "float32", "bfloat16")
@@ -57,6 +67,8 @@ class Spec:
     """The parameterization: standard, ntk, mup or mean_field."""
     alignment: str = "full"
     """The alignment assumed for the learning rates: full, none, tensor_programs; or global, one rate for all."""
+    rates: str | None = None
+    """Exponents of your own for the learning rates of embedding, hidden and readout, such as 0,-1,-1."""
     base_width: int = 128
     """The width at which the learning rate is what it says."""
     learning_rate: float = 3e-3
@@ -103,12 +115,27 @@ class Spec:
                 raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
         if self.width % self.head_dim:
             raise ValueError(f"width is {self.width}: expected a multiple of the head dimension {self.head_dim}")
+        self.own_rates()
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
         if (self.data == "text") and not self.paths:
             raise ValueError("data is 'text' but there are no paths: name files, folders or patterns")
         if self.paths and self.data not in ("text", "c4"):
             raise ValueError(f"paths are given but data is {self.data!r}: expected text or c4")
+
+    @property
+    def setting(self) -> str:
+        """What to call the learning rates: the alignment assumed, global, or own."""
+        return self.alignment if self.rates is None else OWN
+
+    def own_rates(self) -> tuple[Fraction, ...] | None:
+        """Read the exponents of one's own, if there are any."""
+        if self.rates is None:
+            return None
+        found = tuple(exact(part) for part in self.rates.split(","))
+        if len(found) != 3:
+            raise ValueError(f"rates are {self.rates!r}: expected three, for embedding, hidden and readout: 0,-1,-1")
+        return found
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Spec":
@@ -166,9 +193,7 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
     )
     network, optimizer = PARAMETERIZATIONS[spec.parameterization], OPTIMIZERS[spec.optimizer]
     constants = Constants(embedding=spec.embedding_constant, hidden=spec.hidden_constant, readout=spec.readout_constant)
-    plan = prescribe(
-        model, _exponents(network, optimizer, spec.alignment), base_width=spec.base_width, constants=constants
-    )
+    plan = prescribe(model, exponents_of(spec), base_width=spec.base_width, constants=constants)
     scales = plan.scales if spec.epsilon_per_parameter else plan.scales.with_constant_epsilon()
     epsilon = spec.epsilon if spec.epsilon is not None else optimizer.epsilon
     lane = Lane(
@@ -183,10 +208,14 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
     return Run(spec, program, lane, plan, _identity(spec, program, lane, data))
 
 
-def _exponents(network: Parameterization, optimizer: Optimizer, alignment: str) -> Assessment:
-    if alignment == GLOBAL:
-        return check(network, [0] * len(network.layers), optimizer.family, FULL)
-    return solve(network, optimizer.family, ALIGNMENTS[alignment])
+def exponents_of(spec: Spec) -> Assessment:
+    """Give the exponents that a specification asks for, with the theory's verdict on them."""
+    network, family = PARAMETERIZATIONS[spec.parameterization], OPTIMIZERS[spec.optimizer].family
+    if (own := spec.own_rates()) is not None:
+        return check(network, [-rate for rate in own], family, FULL)
+    if spec.alignment == GLOBAL:
+        return check(network, [0] * len(network.layers), family, FULL)
+    return solve(network, family, ALIGNMENTS[spec.alignment])
 
 
 def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,354 @@
+"""The coordinate check: train a few steps at several widths and see whether sizes stay put.
+
+Where activations and their changes neither grow nor shrink with width, what was tuned at one width holds at the next.
+For every layer the slope of log size against log width is estimated, with a confidence interval over seeds, and judged:
+activations and their changes must have slope 0, logits and their change at most 0.
+
+Beside it stands what the theory expects of the change: from the exponents that were prescribed and from the alignment
+that was measured *in the same runs*, as the slope of the log ratios. A ratio at one width, log_n, would carry its
+constant with it. The expectation explains a slope; it does not excuse it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import jax
+import numpy as np
+
+from widthwise.fit import Estimate, exponent, fit_line, mean_of
+from widthwise.measure.alignment import FIELDS, Measurement
+from widthwise.measure.subject import Subject
+from widthwise.parameterize import Prescription
+from widthwise.theory import FULL, Assessment, Role, solve
+
+PyTree: TypeAlias = Any
+Term: TypeAlias = Literal["updated", "inherited", "joint"]
+"""The terms of a change: ΔW z⁰, by the layer's own update; W⁰Δz, from below; ΔW Δz, both."""
+
+WIDTHS = (64, 128, 256, 512)
+SEEDS = 3
+STEPS = 10
+TOLERANCE = 0.15
+
+_INDEX = {Role.EMBEDDING: 0, Role.HIDDEN: 1, Role.READOUT: -1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What the theory expects of a layer's change under the alignment measured in the same runs.
+
+    Attributes:
+        slope: The exponent of the term that is largest at the largest width.
+        term: Which term that is.
+        fastest: The term with the largest exponent, which will be the largest at some width.
+        fastest_slope: Its exponent.
+        alpha: The slope of the log ratio of ΔW z⁰ in these runs; NaN for an embedding.
+        omega: That of W⁰Δz.
+        u: That of ΔW Δz.
+    """
+
+    slope: float
+    term: Term
+    fastest: Term
+    fastest_slope: float
+    alpha: float = math.nan
+    omega: float = math.nan
+    u: float = math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCheck:
+    """One layer, judged.
+
+    Attributes:
+        layer: The path of its weight.
+        role: Its role.
+        initial: The slope of what leaves it before training.
+        size: The slope of what leaves it after training.
+        change: The slope of the change of what leaves it.
+        expected: What the theory expects of the change under the measured alignment.
+        tolerance: How far from its bound a slope may be.
+    """
+
+    layer: str
+    role: Role
+    initial: Estimate
+    size: Estimate
+    change: Estimate
+    expected: Expectation
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether sizes are where they must be."""
+        return self.within(self.size) and self.within(self.change)
+
+    def within(self, slope: Estimate) -> bool:
+        """Say whether a slope is within tolerance of its bound; a size that is zero or not finite has none."""
+        if self.role is Role.READOUT:
+            return slope.value <= self.tolerance
+        return abs(slope.value) <= self.tolerance
+
+    @property
+    def settled(self) -> bool:
+        """Whether the intervals lie clear of the tolerance, so that more seeds would not change the verdict."""
+        slopes = (self.size, self.change)
+        inside = [[self.within(Estimate(value=end, low=end, high=end)) for end in x.interval] for x in slopes]
+        clear = [not any(ends) and x.low * x.high > 0 for ends, x in zip(inside, slopes, strict=True)]
+        return any(clear) or all(all(ends) for ends in inside)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinateCheck:
+    """The verdict on all layers.
+
+    Attributes:
+        widths: The widths compared.
+        seeds: How many seeds there were of each.
+        steps: For how many steps they trained.
+        layers: The layers in the order of the forward pass.
+        exponents: What was prescribed.
+    """
+
+    widths: tuple[int, ...]
+    seeds: int
+    steps: int
+    layers: tuple[LayerCheck, ...]
+    exponents: Assessment
+
+    @property
+    def passed(self) -> bool:
+        """Whether every layer passed."""
+        return all(layer.passed for layer in self.layers)
+
+    @property
+    def failed(self) -> tuple[LayerCheck, ...]:
+        """The layers that did not pass."""
+        return tuple(layer for layer in self.layers if not layer.passed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything as values that `json.dumps` takes; what is not finite becomes null."""
+        return {
+            "passed": self.passed,
+            "widths": list(self.widths),
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "layers": [
+                {
+                    "layer": layer.layer,
+                    "role": layer.role.value,
+                    "passed": layer.passed,
+                    "settled": layer.settled,
+                    **{name: _plain(getattr(layer, name)) for name in ("initial", "size", "change")},
+                    "expected": {name: _finite(value) for name, value in asdict(layer.expected).items()},
+                    "advice": advice(layer, self.exponents),
+                    "warning": warning(layer),
+                }
+                for layer in self.layers
+            ],
+        }
+
+
+def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
+    """Say what to change so that a layer passes; None if it does."""
+    if layer.passed:
+        return None
+    if math.isnan(layer.size.value) or math.isnan(layer.change.value):
+        return "its output is zero, unchanged or not finite: see whether it trains, or lower the learning rate"
+    if not layer.within(layer.initial):
+        return (
+            f"it starts out as n^{layer.initial.value:.2f}: its initialization and multiplier must together have "
+            f"{_more_or_less(layer.initial.value)}"
+        )
+    worst = max((layer.size, layer.change), key=lambda slope: abs(slope.value))
+    now, full = (_rate(case, layer.role) for case in (exponents, _full(exponents)))
+    expected = layer.expected
+    if now != full:
+        return f"the {layer.role} learning rate scales as n^{now}: under full alignment n^{full} is the largest stable"
+    if expected.term == "inherited" and worst.value > 0:
+        assumed = "above the 1/2 assumed" if expected.omega > 0.5 + layer.tolerance else "about the 1/2 assumed"
+        return (
+            f"its change is inherited from the layers below, with ω = {expected.omega:.2f}, {assumed}: "
+            "look at those first, or lower their learning rates"
+        )
+    return f"its learning rate scales as n^{now}, as full alignment asks; here it needs {_more_or_less(worst.value)}"
+
+
+def warning(layer: LayerCheck) -> str | None:
+    """Say if a term that is small at these widths grows, and will take over at larger ones; None if none does."""
+    expected = layer.expected
+    if expected.fastest == expected.term or expected.fastest_slope <= layer.tolerance:
+        return None
+    return (
+        f"the {expected.fastest} term of its change is not the largest at these widths, "
+        f"but is expected to grow as n^{expected.fastest_slope:.2f}"
+    )
+
+
+def _more_or_less(slope: float) -> str:
+    return f"an exponent about {abs(slope):.2f} {'lower' if slope > 0 else 'higher'}"
+
+
+def _full(exponents: Assessment) -> Assessment:
+    return solve(exponents.parameterization, exponents.family, FULL)
+
+
+def _rate(exponents: Assessment, role: Role) -> Fraction:
+    assert exponents.rates is not None
+    return -exponents.rates[_INDEX[role]]
+
+
+def _plain(estimate: Estimate) -> dict[str, Any]:
+    return {"slope": _finite(estimate.value), "interval": [_finite(end) for end in estimate.interval]}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told before each run: the width and the seed."""
+
+
+def check_coordinates(
+    build: Callable[[int], Subject],
+    *,
+    widths: Sequence[int] = WIDTHS,
+    seeds: int = SEEDS,
+    steps: int = STEPS,
+    tolerance: float = TOLERANCE,
+    progress: Progress = lambda *_: None,
+) -> CoordinateCheck:
+    """Train a model at several widths and judge how the sizes of its activations scale.
+
+    Args:
+        build: Gives the model of a width, ready to be trained. `check_model` makes one from your own model.
+        widths: At least two, the wider apart the better.
+        seeds: How many runs of each width; two or more for intervals.
+        steps: Training steps. Few are enough: what is wrong shows at once and grows.
+        tolerance: How far from 0 a slope may be.
+        progress: Told before each run.
+
+    Returns:
+        The verdict.
+    """
+    widths = tuple(sorted(set(widths)))
+    if len(widths) < 2 or widths[0] < 1:
+        raise ValueError(f"widths are {list(widths)}: expected two or more different ones")
+    for name, value in (("seeds", seeds), ("steps", steps)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}: expected 1 or more")
+    if not tolerance > 0:
+        raise ValueError(f"tolerance is {tolerance}: expected a number above 0")
+
+    before: list[list[Measurement]] = []
+    after: list[list[Measurement]] = []
+    plans: list[Prescription] = []
+    for width in widths:
+        subject = build(width)
+        pairs = _train(subject, width, seeds, steps, progress)
+        before.append([first for first, _ in pairs])
+        after.append([last for _, last in pairs])
+        plans.append(subject.plan)
+    slopes = _Slopes(widths, seeds, before, after)
+    roles = {leaf.path: leaf.role for leaf in plans[0].layout.leaves}
+    layers = [
+        _judge(path, role, slopes, plans[0].exponents, tolerance)
+        for path in slopes.paths
+        if (role := roles[path.partition("#")[0]]) is not None
+    ]
+    return CoordinateCheck(widths=widths, seeds=seeds, steps=steps, layers=tuple(layers), exponents=plans[0].exponents)
+
+
+def _train(
+    subject: Subject, width: int, seeds: int, steps: int, progress: Progress
+) -> list[tuple[Measurement, Measurement]]:
+    pairs: list[tuple[Measurement, Measurement]] = []
+    for seed in range(seeds):
+        progress(width, seed)
+        params, state = subject.start(seed)
+        initial = jax.tree.map(np.asarray, params)  # a step may use up the buffers it is given
+        first = subject.measure(initial, params)
+        for index in range(steps):
+            params, state = subject.step(params, state, index)
+        pairs.append(jax.device_get((first, subject.measure(initial, params))))
+    return pairs
+
+
+class _Slopes:
+    """Slopes against log width of what was measured, one for each seed."""
+
+    def __init__(
+        self, widths: Sequence[int], seeds: int, before: list[list[Measurement]], after: list[list[Measurement]]
+    ) -> None:
+        self.paths = after[0][0].paths
+        self._widths, self._seeds = widths, seeds
+        self._tables = {False: _tabulate(before), True: _tabulate(after)}
+
+    def size(self, path: str, name: str, *, trained: bool = True) -> Estimate:
+        """Estimate the slope of a size."""
+        table = self._tables[trained][path][name]
+        return mean_of([exponent(self._widths, table[:, seed].tolist()) for seed in range(self._seeds)])
+
+    def alignment(self, path: str, name: str) -> float:
+        """Give the slope of log(rms(Wz) / (rms W · rms z)) over all seeds: α, ω or u."""
+        table = self._tables[True][path]
+        logs = (table[name] * np.log(np.maximum(table["fan_in"], 1))).mean(axis=1)
+        if not np.isfinite(logs).all():
+            return math.nan
+        return fit_line([math.log(width) for width in self._widths], logs.tolist()).slope
+
+    def at_largest(self, path: str, name: str) -> float:
+        """Give a size at the largest width, over all seeds."""
+        return float(self._tables[True][path][name][-1].mean())
+
+
+def _tabulate(measured: list[list[Measurement]]) -> Mapping[str, Mapping[str, np.ndarray]]:
+    """Give by layer and field an array over widths and seeds."""
+    paths = measured[0][0].paths
+    if any(found.paths != paths for at_width in measured for found in at_width):
+        raise ValueError("the model has other layers at other widths: expected the same ones")
+    columns = {
+        name: np.stack([np.stack([getattr(found.values, name) for found in row]) for row in measured]).astype(float)
+        for name in FIELDS
+    }
+    return {path: {name: columns[name][..., i] for name in FIELDS} for i, path in enumerate(paths)}
+
+
+def _judge(path: str, role: Role, slopes: _Slopes, exponents: Assessment, tolerance: float) -> LayerCheck:
+    return LayerCheck(
+        layer=path,
+        role=role,
+        initial=slopes.size(path, "output", trained=False),
+        size=slopes.size(path, "output"),
+        change=slopes.size(path, "output_change"),
+        expected=_expect(path, role, slopes, exponents),
+        tolerance=tolerance,
+    )
+
+
+def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment) -> Expectation:
+    """Give the largest of the three terms of the change, in exponents of n."""
+    index = _INDEX[role]
+    layer = exponents.parameterization.layers[index]
+    assert exponents.rates is not None
+    assert exponents.gradients is not None
+    d = exponents.family.update(b=layer.b, c=exponents.rates[index], g=exponents.gradients.trained[index])
+    moved = -float(layer.a + d)
+    if role is Role.EMBEDDING:  # its sum does not grow, and nothing that it is given changes
+        return Expectation(slope=moved, term="updated", fastest="updated", fastest_slope=moved)
+    alpha, omega, u = (slopes.alignment(path, name) for name in ("alpha", "omega", "u"))
+    entered = slopes.size(path, "input_change").value
+    terms: dict[Term, float] = {
+        "updated": alpha + moved,
+        "inherited": omega - float(layer.total) + entered,
+        "joint": u + moved + entered,
+    }
+    term: Term = max(terms, key=lambda name: slopes.at_largest(path, name))
+    fastest: Term = max(terms, key=lambda name: terms[name] if math.isfinite(terms[name]) else -math.inf)
+    return Expectation(
+        slope=terms[term], term=term, fastest=fastest, fastest_slope=terms[fastest], alpha=alpha, omega=omega, u=u
+    )

@@ -1,0 +1,66 @@
+"""A run as the subject of a coordinate check: the engine's own step, one at a time."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from widthwise.data import Reader
+from widthwise.measure import Measurement, Subject
+from widthwise.train.inputs import Inputs
+from widthwise.train.program import Lane, Program, PyTree, State
+from widthwise.train.spec import Spec, resolve
+
+CONSTANT = 10**6
+"""So many steps that the schedule does not move within a check."""
+
+
+def subject_of(spec: Spec, inputs: Inputs, *, examples: int = 8) -> Callable[[int], Subject]:
+    """Give what a coordinate check needs of a run, as a function of its width.
+
+    The learning rate is constant; measured are `examples` held-out sequences. One compilation for each width serves
+    all parameterizations.
+    """
+    data = jax.tree.map(jnp.asarray, inputs.batches.data)
+    probe = jnp.asarray(inputs.evaluation.tokens[0][:examples, :-1])
+
+    def at(width: int) -> Subject:
+        constant = replace(spec, width=width, steps=CONSTANT, warmup=0)
+        run = resolve(constant, vocabulary=inputs.batches.vocabulary, data={})
+
+        def start(seed: int) -> tuple[PyTree, PyTree]:
+            lane = replace(run.lane, seed=seed)
+            state = _begin(lane, program=run.program)
+            return state.params, (state, lane)
+
+        def step(params: PyTree, state: tuple[State, Lane], index: int) -> tuple[PyTree, PyTree]:
+            before, lane = state
+            item = jax.tree.map(lambda x: x[0], inputs.batches.chunk(index, 1))
+            after = _advance(before, lane, data, item, program=run.program, reader=inputs.batches.reader)
+            return after.params, (after, lane)
+
+        return Subject(
+            plan=run.prescription,
+            start=start,
+            step=step,
+            measure=lambda initial, params: _look(initial, params, run.lane, probe, program=run.program),
+        )
+
+    return at
+
+
+@functools.partial(jax.jit, static_argnames="program")
+def _begin(lane: Lane, *, program: Program) -> State:
+    return program.start(lane)
+
+
+@functools.partial(jax.jit, static_argnames=("program", "reader"))
+def _advance(state: State, lane: Lane, data: PyTree, item: PyTree, *, program: Program, reader: Reader) -> State:
+    return program.step(state, lane, reader.at(data, item))[0]
+
+
+@functools.partial(jax.jit, static_argnames="program")
+def _look(initial: PyTree, params: PyTree, lane: Lane, tokens: jax.Array, *, program: Program) -> Measurement:
+    return program.measure(initial, params, lane, tokens)

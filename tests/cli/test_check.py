@@ -1,0 +1,58 @@
+"""`widthwise check` passes what is right, fails what is wrong with exit code 1, and names the layer."""
+
+import json
+
+import pytest
+
+from widthwise.cli import main
+
+TINY = ["--data", "synthetic", "--blocks", "1", "--context", "16", "--batch", "8", "--seeds", "2", "--steps", "6"]
+TRANSFORMER = [*TINY, "--widths", "32", "128"]
+MLP = ["--model", "mlp", "--widths", "64", "256", "--seeds", "2"]
+
+
+def test_mup_passes_in_the_transformer(capsys):
+    assert main(["check", *TRANSFORMER, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"] is True
+    assert [layer["role"] for layer in found["layers"]] == ["embedding"] * 2 + ["hidden"] * 6 + ["readout"]
+
+
+def test_standard_with_one_global_rate_fails_in_the_transformer(capsys):
+    assert main(["check", *TRANSFORMER, "--parameterization", "standard", "--alignment", "global"]) == 1
+    out = capsys.readouterr().out
+    assert "one global learning rate" in out
+    assert "blocks/0/mlp/down" in out
+    assert "the hidden learning rate scales as n^0: under full alignment n^-1 is the largest stable." in out
+    assert "FAIL: " in out
+
+
+def test_the_mlp_passes_and_a_wrong_exponent_fails(capsys):
+    assert main(["check", *MLP]) == 0
+    assert "PASS: 4 of 4 layers pass." in capsys.readouterr().out
+    assert main(["check", *MLP, "--rates=-1/2,-1/2,-1/2"]) == 1
+    out = capsys.readouterr().out
+    assert "learning rates of your own" in out
+    assert "hidden/1: the hidden learning rate scales as n^-1/2: under full alignment n^-1" in out.replace(
+        "hidden/0, ", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--widths", "64"], "widths are 64: expected two or more different ones"),
+        (["--widths", "64", "100"], "width is 100: expected a multiple of the head dimension 16"),
+        (["--rates", "0,1"], "rates are '0,1': expected three"),
+        (["--rates", "0,x,1"], "'x' is not a number"),
+        (["--seeds", "0"], "'0' is not a whole number from 1"),
+        (["--tolerance", "0"], "'0' is not a number above 0"),
+        (["--model", "rnn"], "'rnn' is not one of transformer, mlp"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(capsys, options: list[str], named: str):
+    assert main(["check", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert named in err
