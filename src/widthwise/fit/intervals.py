@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from numpy.typing import NDArray
+from scipy import special
+
+Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 
@@ -49,9 +52,13 @@ class Estimate:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
+UNKNOWN = Estimate(value=math.nan, low=-math.inf, high=math.inf)
+"""What is said of a number that nothing is known about."""
+
+
 def student(freedom: float, confidence: float = CONFIDENCE) -> float:
     """Give how many standard errors a two-sided interval reaches to each side."""
-    return float(stats.t.ppf(0.5 + confidence / 2, freedom))
+    return float(special.stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def mean_of(samples: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:

@@ -1,0 +1,123 @@
+"""The optimal learning rate of one width, and how sensitive the loss is to it.
+
+An optimum at an edge of what was tried is not known, however well a parabola fits: its error is then infinite, and
+nothing that follows uses it.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from widthwise.fit.intervals import UNKNOWN, Estimate
+from widthwise.fit.parabola import Window, find_window, fit_parabola
+from widthwise.fit.trials import Curve, Edge
+from widthwise.fit.weighted import Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimum:
+    """The optimal learning rate of a width, and how much it matters.
+
+    Attributes:
+        width: The width.
+        octaves: log2 of the optimal learning rate; its error is infinite where it is not interior.
+        eval_loss: The loss there, the geometric mean over seeds.
+        lower_tried: Whether a learning rate below it was tried.
+        higher_tried: Whether one above it was tried; one that diverged counts.
+        seeds: How many seeds it rests on.
+        fitted: The lowest and the highest learning rate the parabola rests on; None where there was no parabola.
+        curvature: The second derivative of log loss by octaves; half of it is the share of loss lost one octave away.
+        edge: The stability edge.
+    """
+
+    width: int
+    octaves: Measured
+    eval_loss: float
+    lower_tried: bool
+    higher_tried: bool
+    seeds: int
+    fitted: tuple[float, float] | None
+    curvature: Estimate
+    edge: Edge
+
+    @property
+    def interior(self) -> bool:
+        """Whether the optimum lies inside what was tried; if not, it is not known."""
+        return self.lower_tried and self.higher_tried
+
+    @property
+    def learning_rate(self) -> Estimate:
+        """The optimal learning rate; where it is not interior, the best one tried, from 0 to infinity."""
+        return as_learning_rate(self.octaves.estimate)
+
+    @property
+    def octaves_to_edge(self) -> float | None:
+        """How many octaves the stability edge lies above the optimum; None where one of them is not known."""
+        return self.edge.octaves_above(self.learning_rate.value) if self.interior else None
+
+
+def as_learning_rate(octaves: Estimate) -> Estimate:
+    """Turn log2 of a learning rate into the learning rate."""
+    value, low, high = (math.inf if each > 1000 else 2.0**each for each in (octaves.value, octaves.low, octaves.high))
+    return Estimate(value=value, low=low, high=high)
+
+
+def find_optimum(curve: Curve) -> Optimum:
+    """Find the optimal learning rate of a width."""
+    best, highest = curve.best, len(curve.octaves) - 1
+    if not math.isfinite(curve.level[best]):
+        return _edge_of_tried(curve, lower_tried=False, higher_tried=True)
+    if best in (0, highest):
+        return _edge_of_tried(curve, lower_tried=best > 0, higher_tried=best < highest)
+    window = find_window(curve)
+    parabola = fit_parabola(curve, window)
+    if parabola is None:
+        return _bracketed(curve, window)
+    vertex = parabola.vertex
+    lowest_tried, highest_tried = float(curve.octaves[0]), float(curve.octaves[highest])
+    if not lowest_tried < vertex.value < highest_tried:
+        below = vertex.value <= lowest_tried
+        return _edge_of_tried(curve, lower_tried=not below, higher_tried=below)
+    low, high = (float(curve.octaves[place]) for place in (window.first, window.last))
+    if not low <= vertex.value < curve.octaves[min(window.last + 1, highest)]:
+        return _bracketed(curve, window)
+    return Optimum(
+        width=curve.width,
+        octaves=vertex,
+        eval_loss=math.exp(parabola.bottom),
+        lower_tried=True,
+        higher_tried=True,
+        seeds=parabola.seeds,
+        fitted=(2.0**low, 2.0**high),
+        curvature=Estimate.around(2 * parabola.bend.value, 2 * parabola.bend.error, freedom=parabola.bend.freedom),
+        edge=curve.edge,
+    )
+
+
+def _edge_of_tried(curve: Curve, *, lower_tried: bool, higher_tried: bool) -> Optimum:
+    known = math.isfinite(curve.level[curve.best])
+    best = Measured(value=float(curve.octaves[curve.best]) if known else math.nan, error=math.inf, freedom=0)
+    return _without_parabola(curve, best, lower_tried=lower_tried, higher_tried=higher_tried)
+
+
+def _bracketed(curve: Curve, window: Window) -> Optimum:
+    """Say only that the optimum is somewhere in the window: the error is that of a uniform guess."""
+    first, last = min(window.first, curve.best - 1), max(window.last, curve.best + 1)
+    error = float(curve.octaves[last] - curve.octaves[first]) / math.sqrt(12)
+    best = Measured(value=float(curve.octaves[curve.best]), error=error, freedom=last - first)
+    return _without_parabola(curve, best, lower_tried=True, higher_tried=True)
+
+
+def _without_parabola(curve: Curve, best: Measured, *, lower_tried: bool, higher_tried: bool) -> Optimum:
+    return Optimum(
+        width=curve.width,
+        octaves=best,
+        eval_loss=math.exp(curve.level[curve.best]),
+        lower_tried=lower_tried,
+        higher_tried=higher_tried,
+        seeds=int(np.isfinite(curve.losses[:, curve.best]).sum()),
+        fitted=None,
+        curvature=UNKNOWN,
+        edge=curve.edge,
+    )

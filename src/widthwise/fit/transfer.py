@@ -1,0 +1,224 @@
+"""The verdict of a sweep over widths: does the learning rate tuned at a small width hold at a large one?
+
+A wide interval around 0 is no evidence of transfer. The learning rate *transfers* where the whole interval of the
+exponent is small in practice, *drifts* where the interval excludes 0 and reaches beyond that, and otherwise the sweep
+*cannot tell*.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from widthwise.fit.intervals import Estimate
+from widthwise.fit.losslaw import LossLaw, fit_loss_law
+from widthwise.fit.optimum import Optimum, find_optimum
+from widthwise.fit.powerlaw import PowerLaw, fit_power_law
+from widthwise.fit.trials import Curve, Trial, curves
+
+TOLERANCE = 0.125
+"""The exponent that does not matter in practice: one step of the grid, 2^0.5, over a sixteenfold width."""
+
+
+class Outcome(StrEnum):
+    """What a sweep says about transfer."""
+
+    TRANSFERS = "transfers"
+    DRIFTS = "drifts"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a sweep says about transfer, and what it says it from.
+
+    Attributes:
+        outcome: The outcome.
+        exponent: The exponent of the optimal learning rate.
+        left_out: Widths whose optimum is not inside what was tried.
+    """
+
+    outcome: Outcome
+    exponent: Estimate
+    left_out: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        known = f"exponent {self.exponent}" if math.isfinite(self.exponent.value) else "fewer than two optima known"
+        widths = ", ".join(str(width) for width in self.left_out)
+        left_out = f" (optimum not inside what was tried at width {widths})" if widths else ""
+        return f"{self.outcome}: {known}{left_out}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What a width gives up with the base width's optimal learning rate.
+
+    Attributes:
+        width: The width.
+        eval_loss: The loss with that learning rate; infinite where it diverges, NaN where too far from what was tried.
+        given_up: How much more that is than at the width's own optimum.
+        stable: Whether that learning rate lies below the stability edge.
+    """
+
+    width: int
+    eval_loss: float
+    given_up: float
+    stable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The predicted optimal learning rate of a width."""
+
+    width: int
+    learning_rate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """All that is read from one setting's sweep over learning rates and widths.
+
+    Attributes:
+        optima: The optimum of every width, ascending.
+        law: The power law through those that are known.
+        verdict: Whether the learning rate transfers.
+        reuse: What each width gives up with the optimal learning rate of the smallest width that has one.
+        predictions: Optimal learning rates of the widths asked for.
+        loss_law: Loss at the optimum against parameters; None where parameters were not given.
+    """
+
+    optima: tuple[Optimum, ...]
+    law: PowerLaw
+    verdict: Verdict
+    reuse: tuple[Reuse, ...]
+    predictions: tuple[Prediction, ...]
+    loss_law: LossLaw | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything as values that `json.dumps` takes; what is infinite or unknown is null."""
+        law = self.loss_law
+        return {
+            "exponent": _number(self.law.exponent.value),
+            "interval": _interval(self.law.exponent),
+            "verdict": str(self.verdict.outcome),
+            "summary": str(self.verdict),
+            "optima": [_optimum(optimum) for optimum in self.optima],
+            "reuse": [
+                {
+                    "width": reuse.width,
+                    "eval_loss": _number(reuse.eval_loss),
+                    "given_up": _number(reuse.given_up),
+                    "stable": reuse.stable,
+                }
+                for reuse in self.reuse
+            ],
+            "predictions": [
+                {
+                    "width": prediction.width,
+                    "learning_rate": _number(prediction.learning_rate.value),
+                    "interval": _interval(prediction.learning_rate),
+                }
+                for prediction in self.predictions
+            ],
+            "loss_law": law
+            and {
+                "irreducible": _number(law.irreducible.value),
+                "irreducible_interval": _interval(law.irreducible),
+                "exponent": _number(law.exponent.value),
+                "exponent_interval": _interval(law.exponent),
+                "amplitude": _number(law.amplitude),
+            },
+        }
+
+
+def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolerance: float = TOLERANCE) -> Transfer:
+    """Read a sweep of one setting over learning rates and widths.
+
+    Args:
+        trials: The runs, of any number of widths and seeds.
+        predict: Widths whose optimal learning rate to predict.
+        tolerance: The size of an exponent that does not matter in practice.
+    """
+    if not tolerance > 0:
+        raise ValueError(f"tolerance is {tolerance}: expected a number above 0")
+    by_width = curves(trials)
+    if not by_width:
+        raise ValueError("no trials: expected one or more")
+    optima = tuple(find_optimum(curve) for curve in by_width)
+    known = [optimum for optimum in optima if optimum.interior]
+    law = fit_power_law([optimum.width for optimum in known], [optimum.octaves for optimum in known])
+    sizes = [
+        (curve.parameters, optimum.eval_loss)
+        for curve, optimum in zip(by_width, optima, strict=True)
+        if curve.parameters is not None and optimum.interior
+    ]
+    return Transfer(
+        optima=optima,
+        law=law,
+        verdict=Verdict(
+            outcome=judge(law.exponent, tolerance=tolerance),
+            exponent=law.exponent,
+            left_out=tuple(optimum.width for optimum in optima if not optimum.interior),
+        ),
+        reuse=tuple(_reuse(curve, optimum, known[0]) for curve, optimum in zip(by_width, optima, strict=True) if known),
+        predictions=tuple(Prediction(width=width, learning_rate=law.predict(width)) for width in predict),
+        loss_law=fit_loss_law(*zip(*sizes, strict=True)) if sizes else None,
+    )
+
+
+def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> Outcome:
+    """Say what an exponent with this interval means for transfer.
+
+    >>> str(judge(Estimate(value=0.02, low=-0.05, high=0.09)))
+    'transfers'
+    >>> str(judge(Estimate(value=0.02, low=-0.55, high=0.59)))
+    'cannot tell'
+    """
+    if -tolerance <= exponent.low and exponent.high <= tolerance:
+        return Outcome.TRANSFERS
+    return Outcome.CANNOT_TELL if exponent.contains(0.0) else Outcome.DRIFTS
+
+
+def _reuse(curve: Curve, optimum: Optimum, base: Optimum) -> Reuse:
+    learning_rate = base.learning_rate.value
+    if optimum.fitted is not None and optimum.fitted[0] <= learning_rate <= optimum.fitted[1]:
+        # Between noisy points the parabola knows better: reusing never gains.
+        away = base.octaves.value - optimum.octaves.value
+        loss = optimum.eval_loss * math.exp(optimum.curvature.value / 2 * away**2)
+    else:
+        tried = math.exp(curve.level_at(base.octaves.value))
+        loss = tried if math.isnan(tried) else max(tried, optimum.eval_loss)
+    unstable = optimum.edge.smallest_unstable
+    return Reuse(
+        width=curve.width,
+        eval_loss=loss,
+        given_up=loss - optimum.eval_loss,
+        stable=unstable is None or learning_rate < unstable,
+    )
+
+
+def _optimum(optimum: Optimum) -> dict[str, Any]:
+    learning_rate, edge = optimum.learning_rate, optimum.edge
+    return {
+        "width": optimum.width,
+        "learning_rate": _number(learning_rate.value),
+        "interval": _interval(learning_rate),
+        "eval_loss": _number(optimum.eval_loss),
+        "interior": optimum.interior,
+        "seeds": optimum.seeds,
+        "curvature": _number(optimum.curvature.value),
+        "curvature_interval": _interval(optimum.curvature),
+        "largest_stable": edge.largest_stable,
+        "smallest_unstable": edge.smallest_unstable,
+        "edge_located": edge.located,
+        "octaves_to_edge": optimum.octaves_to_edge,
+    }
+
+
+def _interval(estimate: Estimate) -> list[float | None]:
+    return [_number(estimate.low), _number(estimate.high)]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,164 @@
+"""What a sweep measured: trials, and one width's trials arranged by learning rate.
+
+Everything is done in octaves (log2 of the learning rate) and in the logarithm of the loss, where curves of different
+widths have about the same shape. A learning rate at which any seed diverged counts as diverged.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from widthwise.fit.intervals import Array
+
+UNSTABLE = math.log(1.2)
+"""How far over the minimum the log of a loss is unstable, above the optimal learning rate: 20 %, as in the paper."""
+PASSES = 20
+"""Rounds of fitting seeds and learning rates in turn, where seeds tried different ones."""
+EDGE_OCTAVES = 0.5
+"""How near to each other the learning rates on both sides of the stability edge must be, as in the paper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One finished run: what was tried and the eval loss it ended with, NaN or infinite where it diverged."""
+
+    width: int
+    learning_rate: float
+    eval_loss: float
+    seed: int = 0
+    parameters: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"width is {self.width}: expected 1 or more")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate is {self.learning_rate}: expected a number above 0")
+        if self.eval_loss <= 0:
+            raise ValueError(f"eval_loss is {self.eval_loss}: expected a number above 0, NaN or infinity")
+        if self.parameters is not None and self.parameters < 1:
+            raise ValueError(f"parameters is {self.parameters}: expected 1 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Where training stops being stable, between two learning rates that were tried; None where none was."""
+
+    largest_stable: float | None
+    smallest_unstable: float | None
+
+    @property
+    def located(self) -> bool:
+        """Whether both are known and at most 2^0.5 apart."""
+        if self.largest_stable is None or self.smallest_unstable is None:
+            return False
+        return math.log2(self.smallest_unstable / self.largest_stable) <= EDGE_OCTAVES + 1e-6
+
+    def octaves_above(self, learning_rate: float) -> float | None:
+        """Give how far the edge lies above a learning rate; None where no edge was found."""
+        if self.largest_stable is None or self.smallest_unstable is None:
+            return None
+        return math.log2(self.largest_stable * self.smallest_unstable) / 2 - math.log2(learning_rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curve:
+    """One width's losses against learning rate.
+
+    Attributes:
+        width: The width.
+        octaves: log2 of the learning rates, ascending.
+        losses: Log losses, one row a seed, one column a learning rate; infinite where diverged, NaN where not tried.
+        level: The mean over seeds, infinite where any diverged; seeds that tried less are first brought in line.
+        parameters: The number of parameters, where known.
+    """
+
+    width: int
+    octaves: Array
+    losses: Array
+    level: Array
+    parameters: int | None
+
+    @property
+    def best(self) -> int:
+        """Where the level is lowest."""
+        return int(np.argmin(self.level))
+
+    @property
+    def edge(self) -> Edge:
+        """The stability edge: below the smallest learning rate, above the best, that is unstable."""
+        if not math.isfinite(self.level[self.best]):
+            return Edge(largest_stable=None, smallest_unstable=2.0 ** float(self.octaves[0]))
+        unstable = np.flatnonzero(self.level > self.level[self.best] + UNSTABLE)
+        above = unstable[unstable > self.best]
+        last = int(above[0]) - 1 if above.size else -1
+        return Edge(
+            largest_stable=2.0 ** float(self.octaves[last]),
+            smallest_unstable=2.0 ** float(self.octaves[last + 1]) if above.size else None,
+        )
+
+    def level_at(self, octave: float) -> float:
+        """Interpolate the level: infinite next to what diverged and above all that was tried, if the edge was.
+
+        NaN elsewhere outside of what was tried.
+        """
+        right = int(np.searchsorted(self.octaves, octave))
+        if right == len(self.octaves):
+            return math.nan if self.edge.smallest_unstable is None else math.inf
+        if math.isclose(self.octaves[right], octave, abs_tol=1e-6):
+            return float(self.level[right])
+        if right == 0:
+            return math.nan
+        (low, high), (below, above) = self.octaves[right - 1 : right + 1], self.level[right - 1 : right + 1]
+        if not (math.isfinite(below) and math.isfinite(above)):
+            return math.inf
+        return float(below + (above - below) * (octave - low) / (high - low))
+
+
+def curves(trials: Iterable[Trial]) -> tuple[Curve, ...]:
+    """Arrange the trials of one setting by width, ascending."""
+    groups: dict[int, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        groups[trial.width].append(trial)
+    return tuple(_curve(width, groups[width]) for width in sorted(groups))
+
+
+def _curve(width: int, trials: list[Trial]) -> Curve:
+    # Grids made by different multiplications differ in the last digits: round them to the same learning rate.
+    octaves = np.round(np.log2([trial.learning_rate for trial in trials]), 6)
+    places, columns = np.unique(octaves, return_inverse=True)
+    seeds, rows = np.unique([trial.seed for trial in trials], return_inverse=True)
+    losses = np.full((len(seeds), len(places)), np.nan)
+    tried = np.array([trial.eval_loss for trial in trials])
+    losses[rows, columns] = np.where(np.isfinite(tried), np.log(np.where(np.isfinite(tried), tried, 1.0)), np.inf)
+    if np.isfinite(losses).sum() + np.isinf(losses).sum() < len(trials):
+        places_taken = np.bincount(rows * len(places) + columns)
+        row, column = divmod(int(np.argmax(places_taken > 1)), len(places))
+        raise ValueError(
+            f"width {width} has learning rate {2 ** places[column]:.6g} with seed {seeds[row]} twice: expected once"
+        )
+    sizes = sorted({trial.parameters for trial in trials if trial.parameters is not None})
+    if len(sizes) > 1:
+        raise ValueError(f"width {width} has {sizes[0]} and {sizes[1]} parameters: expected one number")
+    return Curve(
+        width=width,
+        octaves=np.asarray(places, float),
+        losses=losses,
+        level=_level(losses),
+        parameters=sizes[0] if sizes else None,
+    )
+
+
+def _level(losses: Array) -> Array:
+    """Average over seeds; a seed tried only around the optimum must not lift or lower the curve there."""
+    offsets = np.zeros((len(losses), 1))
+    if np.isnan(losses).any():
+        known = np.where(np.isinf(losses).any(axis=0), np.nan, losses)
+        seeds, places = ~np.isnan(known).all(axis=1), ~np.isnan(known).all(axis=0)
+        known = known[seeds][:, places]
+        for _ in range(PASSES if known.size else 0):
+            level = np.nanmean(known - offsets[seeds], axis=0)
+            offsets[seeds] = np.nanmean(known - level, axis=1, keepdims=True)
+    return np.nanmean(losses - (offsets - offsets.mean()), axis=0)
