@@ -1,0 +1,73 @@
+"""A study as files for other programs: CSV for tables, JSON lines for everything.
+
+A column of the CSV file is named as in the JSON lines, with dots: `spec.width`, `results.eval_loss`. In JSON lines,
+numbers that JSON does not have are the strings "NaN", "Infinity" and "-Infinity".
+"""
+
+import csv
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from widthwise.sweep.canonical import encode
+from widthwise.sweep.records import Row
+from widthwise.sweep.store import Study
+
+_BATCH = 1000
+"""Runs whose curves are in memory at a time."""
+
+
+def to_csv(study: Study, path: Path, *, label: str | None = None) -> None:
+    """Write one line for each request: its specification, its run, and the run's results."""
+    rows = [_flat(row) for row in study.runs(label=label)]
+    columns = dict.fromkeys(["run", "status", *(name for row in rows for name in row)])
+    with _replacing(path) as file:
+        writer = csv.DictWriter(file, list(columns))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def to_json_lines(study: Study, path: Path, *, label: str | None = None, curves: bool = False) -> None:
+    """Write one object for each request, with the curves of its run if wanted."""
+    rows = study.runs(label=label)
+    with _replacing(path) as file:
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            found = study.curves([row.run for row in batch]) if curves else {}
+            for row in batch:
+                line = {"run": row.run, "status": row.status, "spec": row.spec, "results": row.results}
+                if curves:
+                    line["curves"] = {
+                        name: {"steps": curve.steps.tolist(), "values": curve.values.tolist()}
+                        for name, curve in found[row.run].items()
+                    }
+                file.write(encode(line) + "\n")
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    return {"run": row.run, "status": row.status, **_flattened("spec", row.spec), **_flattened("results", row.results)}
+
+
+def _flattened(name: str, value: Any) -> dict[str, Any]:
+    match value:
+        case dict():
+            parts = (_flattened(f"{name}.{key}", part) for key, part in value.items())
+            return {path: leaf for part in parts for path, leaf in part.items()}
+        case list():
+            return {name: encode(value)}
+        case _:
+            return {name: value}
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """Write a file that appears whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            yield file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
