@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": ("Explain", "what a parameterization prescribes for every parameter of a built-in model"),
     "train": ("Train", "train a transformer, or one with each of several learning rates"),
     "check": ("Check", "whether activations keep their size as the network gets wider, and what to change"),
+    "align": ("Align", "measure alignment in training, and the exponents that it implies"),
     "tokenizer": ("Tokenizer", "train a SentencePiece model on text of your own"),
     "plan": ("Plan", "parameters and compute-optimal steps of a transformer, without allocating it"),
 }

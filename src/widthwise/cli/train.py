@@ -3,11 +3,9 @@
 import hashlib
 import json
 import math
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +18,7 @@ from rich.table import Table
 
 from widthwise.cli.output import Output
 from widthwise.cli.status_line import StatusLine
+from widthwise.cli.stopping import stoppable
 from widthwise.train import Checkpoints, Lanes, Progress, Result, Run, Spec, load_inputs, make_mesh, resolve, train
 from widthwise.train.logs import Logs
 
@@ -116,9 +115,9 @@ class Train:
 
         def progress(now: Progress) -> None:
             logs.write(now)
-            status.show(_line(now, time.monotonic() - began))
+            status.show(line(now, time.monotonic() - began))
 
-        with _stoppable() as stop:
+        with stoppable() as stop:
             results = train(
                 lanes,
                 evaluation,
@@ -140,25 +139,6 @@ class Train:
             partial.write_text(json.dumps(summaries, indent=2))
             partial.replace(folder / "results.json")
         return summaries
-
-
-@contextmanager
-def _stoppable() -> Iterator[Any]:
-    """Turn the first SIGINT or SIGTERM into a wish to stop; a second one stops at once."""
-    asked = False
-
-    def ask(*_: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
 
 
 def _name(runs: Sequence[Run]) -> str:
@@ -194,7 +174,8 @@ def _summary(run: Run, result: Result) -> dict[str, Any]:
     }
 
 
-def _line(now: Progress, seconds: float) -> str:
+def line(now: Progress, seconds: float) -> str:
+    """Say in one line where training stands."""
     losses = [loss for loss in now.losses if math.isfinite(loss)]
     evaluated = [loss for loss in now.eval_losses if math.isfinite(loss)]
     left = seconds / now.step * (now.steps - now.step)
@@ -202,9 +183,9 @@ def _line(now: Progress, seconds: float) -> str:
         f"step {now.step}/{now.steps}",
         f"loss {min(losses):.4f}" if losses else "diverged",
         *([f"eval {min(evaluated):.4f}"] if evaluated else []),
-        *([f"{now.tokens_per_second:,.0f} tokens/s"] if now.tokens_per_second else []),
-        f"{int(left // 60)}:{int(left % 60):02} left",
     ]
+    if now.tokens_per_second:  # before, time went into compiling and tells nothing
+        parts += [f"{now.tokens_per_second:,.0f} tokens/s", f"{int(left // 60)}:{int(left % 60):02} left"]
     return "  ".join(parts)
 
 

@@ -12,6 +12,11 @@ from widthwise.measure.coordinates import LayerCheck as LayerCheck
 from widthwise.measure.coordinates import advice as advice
 from widthwise.measure.coordinates import check_coordinates as check_coordinates
 from widthwise.measure.coordinates import warning as warning
+from widthwise.measure.implied import Measured as Measured
+from widthwise.measure.implied import implied as implied
+from widthwise.measure.implied import slopes as slopes
+from widthwise.measure.implied import summarize as summarize
+from widthwise.measure.probe import AlignmentPoint as AlignmentPoint
 from widthwise.measure.probe import Probe as Probe
 from widthwise.measure.probe import log_spaced as log_spaced
 from widthwise.measure.subject import Subject as Subject

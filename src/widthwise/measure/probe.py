@@ -26,6 +26,19 @@ class Probe:
         return min((x for x in self.steps if x > step), default=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPoint:
+    """What was measured of the dense layers after a number of steps.
+
+    Attributes:
+        step: After how many.
+        layers: By layer, in the order of the forward pass, the fields of `LayerMeasurement`.
+    """
+
+    step: int
+    layers: dict[str, dict[str, float]]
+
+
 def log_spaced(steps: int, *, per_doubling: int = 1) -> tuple[int, ...]:
     """Give the steps 0, 1, 2, 4, 8, … and the last one, or more of them for each doubling.
 

@@ -4,7 +4,6 @@ from widthwise.train.checkpoints import Checkpoints as Checkpoints
 from widthwise.train.inputs import Inputs as Inputs
 from widthwise.train.inputs import load_inputs as load_inputs
 from widthwise.train.lanes import Lanes as Lanes
-from widthwise.train.loop import AlignmentPoint as AlignmentPoint
 from widthwise.train.loop import Point as Point
 from widthwise.train.loop import Progress as Progress
 from widthwise.train.loop import Result as Result

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from widthwise.data import Evaluation
-from widthwise.measure import Probe
+from widthwise.measure import AlignmentPoint, Probe
 from widthwise.train.checkpoints import Checkpoints
 from widthwise.train.lanes import ChunkResult, Lanes
 from widthwise.train.program import PyTree, State
@@ -33,19 +33,6 @@ class Point:
     eval_loss: float
     params: dict[str, float]
     gradients: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignmentPoint:
-    """What was measured of the dense layers after a number of steps.
-
-    Attributes:
-        step: After how many.
-        layers: By layer, in the order of the forward pass, the fields of `LayerMeasurement`.
-    """
-
-    step: int
-    layers: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)

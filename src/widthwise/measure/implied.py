@@ -1,0 +1,135 @@
+"""From measurement to prescription: the exponents that measured alignment implies.
+
+The paper assumes an alignment and leaves rates that follow the measured one to future work. Here α, ω and u as they
+were measured in a run go to the solver in place of an assumption. Three decisions are made on the way:
+
+- A role has one learning rate for all its layers and all of training, so its alignment has to be one number too. Two
+  are given: the median over layers and moments, and the largest. Stability is a bound that has to hold for the most
+  aligned layer at its most aligned moment, so the largest is the safe one; the median is where training mostly is.
+- ω above 1/2 in hidden layers compounds: where k of them follow each other, changes grow by n^(k·(ω - 1/2)). But a
+  LayerNorm bounds what enters the layers after it, so the excess builds up only between two of them, over the `chain`
+  of two matrices that a transformer has there. That is how it enters by default. Without any normalization it would be
+  over all layers: the worst case, which a longer chain gives. Layers of a chain get the rate of the most limited one.
+- A ratio at one width, log_n, carries its constant with it; a slope over widths does not, but needs several widths and
+  has noise. Both can be given here; they come in the same form.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from widthwise.fit import fit_line
+from widthwise.measure.probe import AlignmentPoint
+from widthwise.parameterize import Layout
+from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, check, solve
+
+Statistic: TypeAlias = Literal["median", "largest"]
+
+EXPONENTS = ("alpha", "omega", "u")
+CHAIN = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A measured exponent over the layers of a role and the moments of a run."""
+
+    smallest: float
+    median: float
+    largest: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} [{self.smallest:.2f}, {self.largest:.2f}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleAlignment:
+    """What was measured of the layers of one role."""
+
+    layers: int
+    alpha: Spread
+    omega: Spread
+    u: Spread
+
+
+Measured: TypeAlias = dict[Role, RoleAlignment]
+"""What was measured, for hidden layers and readout: embeddings sum over nothing that grows."""
+
+
+def summarize(points: Sequence[AlignmentPoint], layout: Layout) -> Measured:
+    """Gather what was measured in a run by role. The first moments, where nothing has changed yet, do not count."""
+    roles = {leaf.path: leaf.role for leaf in layout.leaves}
+    found: Measured = {}
+    for role in (Role.HIDDEN, Role.READOUT):
+        layers = {path for point in points for path in point.layers if roles.get(path.partition("#")[0]) is role}
+        values = {
+            name: [x for point in points for path in layers if math.isfinite(x := point.layers[path][name])]
+            for name in EXPONENTS
+        }
+        if not all(values.values()):
+            raise ValueError(f"alignment of {role} layers was never finite: the run diverged at once, or took no step")
+        spreads = {
+            name: Spread(smallest=min(x), median=statistics.median(x), largest=max(x)) for name, x in values.items()
+        }
+        found[role] = RoleAlignment(layers=len(layers), **spreads)
+    return found
+
+
+def slopes(by_width: Mapping[int, Sequence[AlignmentPoint]]) -> list[AlignmentPoint]:
+    """Give, step by step, the slopes of the log ratios over widths: exponents without the constants of one width."""
+    widths = sorted(by_width)
+    if len(widths) < 2:
+        raise ValueError(f"widths are {widths}: a slope needs two or more")
+    at = {width: {point.step: point.layers for point in by_width[width]} for width in widths}
+    logs = [math.log(width) for width in widths]
+
+    def slope(step: int, path: str, name: str) -> float:
+        layers = [at[width][step][path] for width in widths]
+        ratios = [layer[name] * math.log(max(layer["fan_in"], 1)) for layer in layers]
+        return fit_line(logs, ratios).slope if all(map(math.isfinite, ratios)) else math.nan
+
+    common = [step for step in at[widths[0]] if all(step in at[width] for width in widths)]
+    paths = [path for point in by_width[widths[0]][:1] for path in point.layers]
+    return [
+        AlignmentPoint(
+            step=step, layers={path: {name: slope(step, path, name) for name in EXPONENTS} for path in paths}
+        )
+        for step in common
+    ]
+
+
+def alignment_of(measured: Measured, statistic: Statistic) -> Alignment:
+    """Give what was measured as an assumption for the solver, to two decimals and within 0 and 1."""
+
+    def number(role: Role, name: str) -> float:
+        return round(min(max(getattr(getattr(measured[role], name), statistic), 0.0), 1.0), 2)
+
+    pairs = {name: (number(Role.HIDDEN, name), number(Role.READOUT, name)) for name in EXPONENTS}
+    return Alignment.of(name=f"measured, {statistic}", **pairs)
+
+
+def implied(
+    parameterization: Parameterization,
+    family: OptimizerFamily,
+    measured: Measured,
+    *,
+    statistic: Statistic = "median",
+    chain: int = CHAIN,
+) -> Assessment:
+    """Solve for the largest stable exponents under the alignment that was measured.
+
+    Args:
+        parameterization: The a and b; its hidden layers must be alike.
+        family: The optimizer family.
+        measured: What was measured.
+        statistic: Whether to go by the median over layers and moments, or by the largest.
+        chain: How many hidden layers follow each other without a normalization between them.
+    """
+    network = parameterization.with_hidden_layers(chain)
+    alignment = alignment_of(measured, statistic)
+    largest = solve(network, family, alignment).rates
+    if largest is None:
+        raise ValueError(f"{parameterization.name!r} is unstable at initialization: no alignment makes it stable")
+    embedding, *hidden, readout = largest
+    return check(network, [embedding, *[max(hidden)] * chain, readout], family, alignment)

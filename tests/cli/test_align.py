@@ -1,0 +1,58 @@
+"""`widthwise align` measures, draws, says what is implied, and goes on where it was."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from widthwise.cli import main
+
+TINY = ["--data", "synthetic", "--blocks", "1", "--head-dim", "16", "--context", "16", "--batch", "8", "--warmup", "2"]
+TINY += ["--width", "32", "--base-width", "32", "--steps", "20"]
+
+
+def test_it_prints_the_table_draws_the_figure_and_never_trains_twice(tmp_path: Path, capsys, monkeypatch):
+    figure = tmp_path / "figures" / "alignment.svg"
+    command = ["align", *TINY, "--widths", "32", "64", "--out", str(tmp_path / "runs"), "--figure", str(figure)]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [point["step"] for point in found["points"]["64"]] == [0, 1, 2, 4, 8, 16, 20]
+    log, slopes = found["alignment"]
+    assert (log["of"], slopes["of"]) == ("width 64, log_n", "slopes over 32, 64")
+    assert log["roles"]["hidden"]["layers"] == 6
+    assert log["exponents"]["full alignment"]["hidden"] == "-1"
+    assert log["exponents"]["no alignment"]["hidden"] == "-1/2"
+    largest = max(log["roles"]["hidden"]["alpha"]["largest"], log["roles"]["hidden"]["u"]["largest"])
+    assert 0.5 < largest < 1
+    svg = figure.read_text()
+    assert "<svg" in svg
+    assert len(svg) > 5000
+
+    monkeypatch.setattr("widthwise.cli.align.train", None)  # nothing is trained again
+    assert main(command) == 0
+    table = capsys.readouterr().out
+    for words in ("full alignment", "measured, median", "measured, largest", "over 6 layers without normalization"):
+        assert words in table
+    assert str(figure) in table
+
+    damaged = next((tmp_path / "runs").glob("*/alignment.json"))
+    damaged.write_text("[")
+    assert main(command) == 2
+    assert "cannot be read: delete it to train again" in capsys.readouterr().err
+    assert damaged.read_text() == "["
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--figure", "alignment.txt"], "'alignment.txt' ends in '.txt': expected one of"),
+        (["--per-doubling", "0"], "per_doubling is 0"),
+        (["--widths", "32", "40"], "width is 40: expected a multiple of the head dimension 16"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(tmp_path: Path, capsys, options: list[str], named: str):
+    assert main(["align", *TINY, "--out", str(tmp_path), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert named in err
