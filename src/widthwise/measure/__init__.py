@@ -2,6 +2,7 @@
 
 from widthwise.measure.alignment import LayerMeasurement as LayerMeasurement
 from widthwise.measure.alignment import Measurement as Measurement
+from widthwise.measure.alignment import by_role as by_role
 from widthwise.measure.alignment import log_alignment_ratio as log_alignment_ratio
 from widthwise.measure.alignment import measure as measure
 from widthwise.measure.capture import Product as Product

@@ -19,6 +19,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from widthwise.measure.capture import Product, Use, capture
+from widthwise.parameterize import Layout
+from widthwise.theory import Role
 
 PyTree: TypeAlias = Any
 Scalar: TypeAlias = Float[Array, ""]
@@ -127,6 +129,15 @@ def measure(
         raise ValueError("no matrix product or lookup in the forward pass has a parameter in it: nothing to measure")
     measured = [_layer(before[path], use) for path, use in after.items()]
     return Measurement(paths=tuple(after), values=jax.tree.map(lambda *x: jnp.stack(x), *measured))
+
+
+def by_role(measurement: Measurement, layout: Layout) -> Float[Array, "2 3"]:
+    """Give the mean α, ω and u (columns) of hidden layers and of the readout (rows): what `follow_alignment` takes."""
+    roles = {leaf.path: leaf.role for leaf in layout.leaves}
+    found = [roles[path.partition("#")[0]] for path in measurement.paths]
+    values = jnp.stack([measurement.values.alpha, measurement.values.omega, measurement.values.u], axis=-1)
+    rows = [jnp.array([role is wanted for role in found]) for wanted in (Role.HIDDEN, Role.READOUT)]
+    return jnp.stack([jnp.mean(values, axis=0, where=row[:, None]) for row in rows])
 
 
 def expansion(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 from widthwise.fit import fit_line
 from widthwise.measure.probe import AlignmentPoint
 from widthwise.parameterize import Layout
-from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, check, solve
+from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, solve_by_role
 
 Statistic: TypeAlias = Literal["median", "largest"]
 
@@ -127,9 +127,4 @@ def implied(
         chain: How many hidden layers follow each other without a normalization between them.
     """
     network = parameterization.with_hidden_layers(chain)
-    alignment = alignment_of(measured, statistic)
-    largest = solve(network, family, alignment).rates
-    if largest is None:
-        raise ValueError(f"{parameterization.name!r} is unstable at initialization: no alignment makes it stable")
-    embedding, *hidden, readout = largest
-    return check(network, [embedding, *[max(hidden)] * chain, readout], family, alignment)
+    return solve_by_role(network, family, alignment_of(measured, statistic))

@@ -22,6 +22,8 @@ from widthwise.optim.adafactor import adafactor as adafactor
 from widthwise.optim.adam import EPSILON as ADAM_EPSILON
 from widthwise.optim.adam import adam as adam
 from widthwise.optim.adam import adam_atan2 as adam_atan2
+from widthwise.optim.follow_alignment import FollowAlignmentState as FollowAlignmentState
+from widthwise.optim.follow_alignment import follow_alignment as follow_alignment
 from widthwise.optim.parameter_scaling import adam_ps as adam_ps
 from widthwise.optim.rates import Scalar
 from widthwise.optim.schedule import warmup_cosine as warmup_cosine

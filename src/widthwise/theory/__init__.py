@@ -40,3 +40,4 @@ from widthwise.theory.parameterization import Layer as Layer
 from widthwise.theory.parameterization import Parameterization as Parameterization
 from widthwise.theory.parameterization import Role as Role
 from widthwise.theory.solver import solve as solve
+from widthwise.theory.solver import solve_by_role as solve_by_role

@@ -42,6 +42,25 @@ def solve(parameterization: Parameterization, family: OptimizerFamily, alignment
     return check(parameterization, _largest_rates(parameterization, family, alignment), family, alignment)
 
 
+def solve_by_role(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
+    """Find the largest stable exponents that all hidden layers share: those of the most limited one.
+
+    They differ from one hidden layer to the next only where omega is above 1/2, as it may be measured: changes then
+    grow from layer to layer, and the first must leave room for all that follow. Lower rates stay stable.
+
+    >>> from widthwise.theory import ADAM, STANDARD
+    >>> measured = Alignment.of(alpha=1, omega=("0.6", "1/2"), u=1)
+    >>> [str(-c) for c in solve_by_role(STANDARD.with_hidden_layers(2), ADAM, measured).rates]
+    ['-1/5', '-11/10', '-11/10', '-1']
+    """
+    largest = solve(parameterization, family, alignment)
+    if largest.rates is None:
+        return largest
+    embedding, *hidden, readout = largest.rates
+    shared = [max(hidden)] * len(hidden) if hidden else []
+    return check(parameterization, [embedding, *shared, readout], family, alignment)
+
+
 def _largest_rates(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> list[Fraction]:
     embedding, *hidden, readout = parameterization.layers
     *aligned, readout_aligned = alignment.layers(len(hidden))
