@@ -8,6 +8,7 @@ Prints ratios measured in one run, compilation left out.
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 
 import jax
 
@@ -16,6 +17,7 @@ from widthwise.measure import Probe, log_spaced
 from widthwise.train import Lanes, Spec, resolve, train
 
 ROUNDS = 3
+EVERY = 30
 
 
 def main() -> None:
@@ -30,25 +32,38 @@ def main() -> None:
     language = Synthetic(vocabulary=256, context=spec.context, batch=spec.batch)
     evaluation = language.held_out(1)
     lanes = Lanes(run.program, [run.lane] * chosen.lanes, language)
-    tokens = evaluation.tokens[0][:8, :-1]
-    probes = {
-        "without": None,
-        f"at {len(log_spaced(spec.steps))} log-spaced steps": Probe(tokens=tokens, steps=log_spaced(spec.steps)),
-        "after every step": Probe(tokens=tokens, steps=tuple(range(spec.steps + 1))),
-        "after every step, initial parameters kept": Probe(
-            tokens=tokens, steps=tuple(range(spec.steps + 1)), keep_initial=True
-        ),
-    }
-    times: dict[str, list[float]] = {name: [] for name in probes}
-    for _ in range(ROUNDS + 1):  # the first compiles
-        for name, probe in probes.items():
+    probe = Probe(tokens=evaluation.tokens[0][:8, :-1], steps=log_spaced(spec.steps))
+    print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}: width {spec.width}, {chosen.lanes} lanes")
+    plain, spaced = in_turns(
+        lambda: train(lanes, evaluation, evaluate_every=spec.steps),
+        lambda: train(lanes, evaluation, evaluate_every=spec.steps, probe=probe),
+    )
+    print(f"  {len(probe.steps)} log-spaced measurements in {spec.steps} steps: {(spaced / plain - 1) * 100:+.1f} %")
+    initial = lanes.initial()
+
+    def steps(*, measured: bool, kept: bool = False) -> None:
+        states = lanes.start()
+        for step in range(EVERY):
+            states, _ = lanes.chunk(states, step, 1)
+            if measured:
+                lanes.measure(states, probe.tokens, initial=initial if kept else None)
+
+    plain, drawn, kept = in_turns(
+        lambda: steps(measured=False), lambda: steps(measured=True), lambda: steps(measured=True, kept=True)
+    )
+    for name, seconds in (("after every step", drawn), ("after every step, initial parameters kept", kept)):
+        print(f"  {name}: {(seconds / plain - 1) * 100:+.0f} %")
+
+
+def in_turns(*actions: Callable[[], object]) -> list[float]:
+    """Give the median time of each, after a first round that compiles."""
+    times: list[list[float]] = [[] for _ in actions]
+    for _ in range(ROUNDS + 1):
+        for action, found in zip(actions, times, strict=True):
             start = time.perf_counter()
-            train(lanes, evaluation, evaluate_every=spec.steps, probe=probe)
-            times[name].append(time.perf_counter() - start)
-    seconds = {name: statistics.median(found[1:]) for name, found in times.items()}
-    print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}: {spec.steps} steps at width {spec.width}")
-    for name, value in seconds.items():
-        print(f"  {name}: {value:.2f} s, {(value / seconds['without'] - 1) * 100:+.1f} %")
+            action()
+            found.append(time.perf_counter() - start)
+    return [statistics.median(found[1:]) for found in times]
 
 
 if __name__ == "__main__":

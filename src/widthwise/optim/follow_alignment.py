@@ -100,7 +100,7 @@ def follow_alignment(
 
     def update(
         updates: PyTree,
-        state: FollowAlignmentState,
+        state: Any,
         params: PyTree | None = None,
         *,
         alignment: Float[Array, "2 3"] | Sequence[Any] | None = None,
