@@ -24,21 +24,19 @@ from widthwise.train import Inputs, Run, Spec, load_inputs, resolve
 
 RATES = tuple(2.0**k for k in (-11, -10, -9, -8, -7, -6, -5))
 EVERY = 25
+SEEDS = 2
 
 
 def run(spec: Spec, inputs: Inputs, *, follow: bool) -> list[list[float]]:
-    """Train with every rate and seed; give held-out losses by rate and seed."""
+    """Train with every rate and seed, side by side; give held-out losses by rate and seed."""
     resolved = resolve(spec, vocabulary=inputs.batches.vocabulary, data={})
     held_out = jnp.asarray(inputs.evaluation.tokens), jnp.asarray(inputs.evaluation.weights)
     data = jax.tree.map(jnp.asarray, inputs.batches.data)
-    items = inputs.batches.chunk(0, spec.steps)
-    return [
-        [
-            float(_trained(rate, seed, data, items, held_out, Static(resolved, inputs.batches.reader, follow)))
-            for seed in range(2)
-        ]
-        for rate in RATES
-    ]
+    items = jax.tree.map(jnp.asarray, inputs.batches.chunk(0, spec.steps))
+    static = Static(resolved, inputs.batches.reader, follow)
+    rates, seeds = (x.ravel() for x in jnp.meshgrid(jnp.array(RATES), jnp.arange(SEEDS), indexing="ij"))
+    losses = _trained(rates, seeds, data, items, held_out, static)
+    return np.asarray(losses).reshape(len(RATES), SEEDS).tolist()
 
 
 class Static:
@@ -56,7 +54,11 @@ class Static:
 
 
 @functools.partial(jax.jit, static_argnames="static")
-def _trained(rate, seed, data, items, held_out, static: Static):
+def _trained(rates, seeds, data, items, held_out, static: Static):
+    return jax.vmap(lambda rate, seed: _one(rate, seed, data, items, held_out, static))(rates, seeds)
+
+
+def _one(rate, seed, data, items, held_out, static: Static):
     program, plan, lane = static.run.program, static.run.prescription, static.run.lane
     schedule = warmup_cosine(steps=program.steps, warmup=program.warmup)
     optimizer = optax.with_extra_args_support(adam(rate, plan, schedule=schedule))

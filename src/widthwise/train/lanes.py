@@ -81,17 +81,27 @@ class Lanes:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
         return [_start(lane, **self._static) for lane in self._groups]
 
-    def chunk(self, states: list[State], start: int, count: int) -> tuple[list[State], ChunkResult]:
-        """Take `count` steps from step `start` on. The states that were passed in are used up."""
-        items = place(self._batches.chunk(start, count), self._everywhere)
+    def chunk(
+        self, states: list[State], start: int, count: int, *, size: int | None = None
+    ) -> tuple[list[State], ChunkResult]:
+        """Take `count` steps from step `start` on. The states that were passed in are used up.
+
+        Every count is a program to compile, unless there is a `size`: one program takes any number of steps up to it.
+        """
+        items = self._batches.chunk(start, count)
+        taken = None
+        if size is not None:
+            items = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], size - count, axis=0)]), items)
+            taken = place(np.int32(count), self._everywhere)
+        items = place(items, self._everywhere)
         results = [
-            _chunk(state, lane, self._data, items, reader=self._batches.reader, **self._static)
+            _chunk(state, lane, self._data, items, taken, reader=self._batches.reader, **self._static)
             if np.any(np.asarray(state.diverged_at) < 0)
-            else (state, *_nothing(self.program, state, count))
+            else (state, *_nothing(self.program, state, size or count))
             for state, lane in zip(states, self._groups, strict=True)
         ]
         states, losses, sizes = (list(column) for column in zip(*results, strict=True))
-        return states, ChunkResult(self._by_lane(losses), jax.tree.map(lambda *x: self._by_lane(x), *sizes))
+        return states, ChunkResult(self._by_lane(losses)[:, :count], jax.tree.map(lambda *x: self._by_lane(x), *sizes))
 
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Give the held-out loss of every lane; NaN for one that has diverged."""
@@ -197,6 +207,7 @@ def _chunk(
     lane: Lane,
     data: PyTree,
     items: PyTree,
+    taken: jax.Array | None,
     *,
     program: Program,
     reader: Reader,
@@ -204,6 +215,7 @@ def _chunk(
     side_by_side: bool,
 ) -> tuple[State, jax.Array, Sizes]:
     count = jax.tree.leaves(items)[0].shape[0]
+    last = count - 1 if taken is None else taken - 1
 
     def one(state: State, lane: Lane) -> tuple[State, jax.Array, Sizes]:
         def body(carry: tuple[State, Sizes], xs: tuple[jax.Array, PyTree]) -> tuple[tuple[State, Sizes], jax.Array]:
@@ -214,11 +226,19 @@ def _chunk(
             gathered = None if devices is None else devices.replicated
             state, loss, gradients = program.step(state, lane, tokens, gathered=gathered)
             # Sizes cost a pass over all parameters: only at the end, where they are looked at.
-            sizes = jax.lax.cond(index == count - 1, lambda: program.sizes(state.params, gradients), lambda: sizes)
+            sizes = jax.lax.cond(index == last, lambda: program.sizes(state.params, gradients), lambda: sizes)
             return (state, sizes), loss
 
-        _, none = _nothing(program, state, count)
-        (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
+        losses, none = _nothing(program, state, count)
+        if taken is None:
+            (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
+            return state, losses, sizes
+
+        def step(index: jax.Array, carry: tuple[State, Sizes, jax.Array]) -> tuple[State, Sizes, jax.Array]:
+            (state, sizes), loss = body(carry[:2], (index, jax.tree.map(lambda x: x[index], items)))
+            return state, sizes, carry[2].at[index].set(loss)
+
+        state, sizes, losses = jax.lax.fori_loop(0, taken, step, (state, none, losses))
         return state, losses, sizes
 
     split_lanes = None if devices is None else "lanes"

@@ -114,7 +114,7 @@ def train(
     Args:
         lanes: The runs.
         evaluation: What to evaluate on, every `evaluate_every` steps and at the end.
-        chunk: Steps per call of the compiled program, where as many can be taken at once.
+        chunk: Steps per call of the compiled program.
         evaluate_every: Steps between evaluations.
         checkpoints: Where to save and to go on from; None to do neither.
         checkpoint_seconds: How often to save.
@@ -136,12 +136,12 @@ def train(
     initial = lanes.initial() if probe is not None and probe.keep_initial else None
     clock, saved_at, interrupted = _Clock(), time.monotonic(), False
     while step < steps and any(lanes.alive(states)) and not interrupted:
-        # Every length of a chunk is compiled by itself, so what does not fill one is taken step by step.
         pauses = [steps, step - step % evaluate_every + evaluate_every]
         if probe is not None and (measured_next := probe.next_after(step)) is not None:
             pauses.append(measured_next)
-        count = chunk if step + chunk <= min(pauses) else 1
-        states, result = lanes.chunk(states, step, count)
+        count = min(chunk, min(pauses) - step)
+        # A program for chunks that are full, and one for all that are not: every length would be one more to compile.
+        states, result = lanes.chunk(states, step, count, size=None if count == chunk else chunk)
         step += count
         for losses, new in zip(record.losses, result.losses.tolist(), strict=True):
             losses += new
