@@ -25,6 +25,7 @@ from widthwise.theory import check as check
 from widthwise.theory import solve as solve
 
 if TYPE_CHECKING:
+    from widthwise import measure as measure
     from widthwise import models as models
     from widthwise import optim as optim
     from widthwise.parameterize import UNSCALED as UNSCALED
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("models", "optim", "parameterize")
+_PACKAGES = ("measure", "models", "optim", "parameterize")
 _FROM_PARAMETERIZE = (
     "UNSCALED",
     "Axes",
