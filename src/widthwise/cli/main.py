@@ -27,6 +27,9 @@ COMMANDS = {
     "train": ("Train", "train a transformer, or one with each of several learning rates"),
     "check": ("Check", "whether activations keep their size as the network gets wider, and what to change"),
     "align": ("Align", "measure alignment in training, and the exponents that it implies"),
+    "sweep": ("Sweep", "search learning rates over widths and settings, and say whether they transfer"),
+    "tune": ("Tune", "search the constant factors of the layers' learning rates at the base width"),
+    "fit": ("Fit", "the optimal learning rate against width, from the runs of a study"),
     "tokenizer": ("Tokenizer", "train a SentencePiece model on text of your own"),
     "plan": ("Plan", "parameters and compute-optimal steps of a transformer, without allocating it"),
 }

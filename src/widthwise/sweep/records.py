@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 Ended: TypeAlias = Literal["finished", "diverged", "failed"]
 Status: TypeAlias = Literal["waiting", "running", "finished", "diverged", "failed"]
 """Failed is not final: what went wrong was outside the run, which may be claimed again."""
+Horizon: TypeAlias = Literal["fixed", "compute_optimal"]
+"""How long a run trains: for a number of steps that is given, or that follows from the model's size."""
 
 
 @dataclass(frozen=True, kw_only=True)

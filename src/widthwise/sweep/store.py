@@ -13,6 +13,7 @@ The store knows plain values only, neither JAX nor how a run is trained.
 """
 
 import json
+import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -209,6 +210,14 @@ class Study:
         results = decode_all(result or "{}" for *_, result in rows)
         return [Row(spec, row[1], row[2], result) for spec, row, result in zip(specs, rows, results, strict=True)]
 
+    def outcomes(self, ids: Sequence[str]) -> dict[str, tuple[Status, dict[str, Any]]]:
+        """Say where each of these runs stands, with its results; none until it ended."""
+        self._check_known(ids)
+        query = f"SELECT id, {_STATUS}, results FROM runs WHERE id IN {_IDS}"
+        rows = self._database.read(query, {**self._holding(), "ids": json.dumps(list(ids))})
+        found = {run: (status, decode(results or "{}")) for run, status, results in rows}
+        return {run: found[run] for run in ids}
+
     def curves(self, ids: Sequence[str]) -> dict[str, dict[str, Curve]]:
         """Give the curves of these runs, by run and name; none for a run without."""
         self._check_known(ids)
@@ -237,6 +246,14 @@ class Study:
         """Name the folder for the checkpoints of a run, or of runs packed together; it need not be there."""
         check_name(name)
         return self.folder / "checkpoints" / name
+
+    def clear_checkpoints(self) -> None:
+        """Delete the checkpoints of runs that have ended; a folder's name begins with the id of a run."""
+        folders = {path: path.name.partition("-")[0] for path in (self.folder / "checkpoints").glob("*")}
+        statuses = self.statuses(sorted(self._known(list(folders.values()))))
+        for path, run in folders.items():
+            if statuses.get(run) in ("finished", "diverged"):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _holding(self) -> dict[str, Any]:
         """Give what decides whether a lease holds: the time, and the owners not known to be dead."""

@@ -103,6 +103,17 @@ class Lanes:
         states, losses, sizes = (list(column) for column in zip(*results, strict=True))
         return states, ChunkResult(self._by_lane(losses)[:, :count], jax.tree.map(lambda *x: self._by_lane(x), *sizes))
 
+    def chunk_bytes(self, count: int) -> int:
+        """Ask the compiler how much memory a chunk of `count` steps takes on the device; nothing is run."""
+        lane = self._groups[0]
+        state = jax.eval_shape(functools.partial(_start, **self._static), lane)
+        items = place(self._batches.chunk(0, count), self._everywhere)
+        lowered = _chunk.lower(state, lane, self._data, items, None, reader=self._batches.reader, **self._static)
+        memory = lowered.compile().memory_analysis()
+        assert memory is not None
+        taken = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+        return taken - memory.alias_size_in_bytes  # states that are given away are counted twice
+
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Give the held-out loss of every lane; NaN for one that has diverged."""
         tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)

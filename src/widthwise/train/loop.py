@@ -5,13 +5,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from widthwise.data import Evaluation
 from widthwise.measure import AlignmentPoint, Probe
-from widthwise.train.checkpoints import Checkpoints
 from widthwise.train.lanes import ChunkResult, Lanes
 from widthwise.train.program import PyTree, State
 
@@ -96,13 +95,25 @@ class _Record:
         return cls(losses=losses, points=points, alignment=alignment)
 
 
+class Keeper(Protocol):
+    """What the loop needs of checkpoints."""
+
+    def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False) -> None:
+        """Keep the states after a number of steps, and what happened until then."""
+        ...
+
+    def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
+        """Give the newest that is kept; None where there is none."""
+        ...
+
+
 def train(
     lanes: Lanes,
     evaluation: Evaluation,
     *,
     chunk: int = 20,
     evaluate_every: int = 100,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: Keeper | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
     probe: Probe | None = None,

@@ -5,6 +5,7 @@ are the same run.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import jax
 
 from widthwise.models import Transformer, prescribe
 from widthwise.optim import OPTIMIZERS
-from widthwise.parameterize import Constants, Prescription
+from widthwise.parameterize import Constants, Prescription, Scales
 from widthwise.theory import ALIGNMENTS, FULL, PARAMETERIZATIONS, Assessment, check, exact, solve
 from widthwise.train.program import Lane, Program
 
@@ -118,6 +119,8 @@ class Spec:
         self.own_rates()
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
+        if self.epsilon is not None and not self.epsilon >= 0:
+            raise ValueError(f"epsilon is {self.epsilon}: expected 0 or more")
         if (self.data == "text") and not self.paths:
             raise ValueError("data is 'text' but there are no paths: name files, folders or patterns")
         if self.paths and self.data not in ("text", "c4"):
@@ -130,12 +133,7 @@ class Spec:
 
     def own_rates(self) -> tuple[Fraction, ...] | None:
         """Read the exponents of one's own, if there are any."""
-        if self.rates is None:
-            return None
-        found = tuple(exact(part) for part in self.rates.split(","))
-        if len(found) != 3:
-            raise ValueError(f"rates are {self.rates!r}: expected three, for embedding, hidden and readout: 0,-1,-1")
-        return found
+        return None if self.rates is None else _read_rates(self.rates)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Spec":
@@ -193,8 +191,10 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
     )
     network, optimizer = PARAMETERIZATIONS[spec.parameterization], OPTIMIZERS[spec.optimizer]
     constants = Constants(embedding=spec.embedding_constant, hidden=spec.hidden_constant, readout=spec.readout_constant)
-    plan = prescribe(model, exponents_of(spec), base_width=spec.base_width, constants=constants)
-    scales = plan.scales if spec.epsilon_per_parameter else plan.scales.with_constant_epsilon()
+    plan, constant_epsilon = _prescribed(
+        model, spec.parameterization, spec.optimizer, spec.alignment, spec.rates, spec.base_width, constants
+    )
+    scales = plan.scales if spec.epsilon_per_parameter else constant_epsilon
     epsilon = spec.epsilon if spec.epsilon is not None else optimizer.epsilon
     lane = Lane(
         seed=spec.seed,
@@ -210,12 +210,39 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
 
 def exponents_of(spec: Spec) -> Assessment:
     """Give the exponents that a specification asks for, with the theory's verdict on them."""
-    network, family = PARAMETERIZATIONS[spec.parameterization], OPTIMIZERS[spec.optimizer].family
-    if (own := spec.own_rates()) is not None:
-        return check(network, [-rate for rate in own], family, FULL)
-    if spec.alignment == GLOBAL:
+    return _exponents(spec.parameterization, spec.optimizer, spec.alignment, spec.rates)
+
+
+def _exponents(parameterization: str, optimizer: str, alignment: str, rates: str | None) -> Assessment:
+    network, family = PARAMETERIZATIONS[parameterization], OPTIMIZERS[optimizer].family
+    if rates is not None:
+        return check(network, [-rate for rate in _read_rates(rates)], family, FULL)
+    if alignment == GLOBAL:
         return check(network, [0] * len(network.layers), family, FULL)
-    return solve(network, family, ALIGNMENTS[spec.alignment])
+    return solve(network, family, ALIGNMENTS[alignment])
+
+
+@functools.lru_cache(maxsize=256)
+def _prescribed(
+    model: Transformer,
+    parameterization: str,
+    optimizer: str,
+    alignment: str,
+    rates: str | None,
+    base_width: int,
+    constants: Constants,
+) -> tuple[Prescription, Scales]:
+    """Prescribe once for all learning rates and seeds: with and without an epsilon that follows the gradients."""
+    exponents = _exponents(parameterization, optimizer, alignment, rates)
+    plan = prescribe(model, exponents, base_width=base_width, constants=constants)
+    return plan, plan.scales.with_constant_epsilon()
+
+
+def _read_rates(rates: str) -> tuple[Fraction, ...]:
+    found = tuple(exact(part) for part in rates.split(","))
+    if len(found) != 3:
+        raise ValueError(f"rates are {rates!r}: expected three, for embedding, hidden and readout: 0,-1,-1")
+    return found
 
 
 def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""`widthwise fit`: what a study says, grouped, exported, and fast with tens of thousands of runs."""
+
+import csv
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from widthwise.cli import main
+from widthwise.sweep import Asked, Outcome, Study
+
+BASE = {
+    "parameterization": "standard",
+    "optimizer": "adam",
+    "alignment": "full",
+    "rates": None,
+    "constants": "default",
+    "horizon": "fixed",
+    "steps": 100,
+    "epsilon": None,
+    "weight_decay": 0.0,
+}
+WIDTHS = (64, 128, 256)
+
+
+def group(*, exponent: float, seeds: int = 2, tried: int = 9, **changes) -> Iterator[tuple[Asked, Outcome]]:
+    """Make up a sweep whose optimum is 2^-8 at width 64 and moves by this exponent; four octaves above, it diverges."""
+    for width in WIDTHS:
+        optimum = -8 + exponent * math.log2(width / 64)
+        for index in range(tried):
+            octave = round(optimum) + index / 2 - 2
+            for seed in range(seeds):
+                spec = {**BASE, **changes, "width": width, "learning_rate": 2.0**octave, "seed": seed}
+                run = f"{hash(json.dumps(spec, sort_keys=True)) & 0xFFFFFFFFFFFF:012x}"
+                loss = 3 + 0.05 * (octave - optimum) ** 2 + 0.001 * seed - 0.1 * math.log2(width / 64)
+                yield (
+                    Asked(spec=spec, run=run, identity={}),
+                    Outcome(
+                        run=run,
+                        status="finished" if octave < optimum + 4 else "diverged",
+                        results={"eval_loss": loss if octave < optimum + 4 else math.nan, "parameters": width**2},
+                    ),
+                )
+
+
+def filled(folder: Path, *groups: Iterator[tuple[Asked, Outcome]]) -> Path:
+    pairs = [pair for each in groups for pair in each]
+    with Study.open(folder) as study:
+        study.ask([asked for asked, _ in pairs])
+        study.record([outcome for _, outcome in pairs])
+    return folder
+
+
+def fits(capsys, folder: Path, *options: str) -> list[dict]:
+    assert main(["fit", str(folder), "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)["fits"]
+
+
+def test_each_setting_has_its_exponent_and_verdict(tmp_path, capsys):
+    filled(tmp_path, group(exponent=-1, alignment="global"), group(exponent=0))
+    drifting, still = fits(capsys, tmp_path, "--predict", "1024")
+    named = ("parameterization", "optimizer", "setting", "constants", "horizon", "where")
+    assert [drifting[name] for name in named] == ["standard", "adam", "global", "default", "fixed", {}]
+    assert still["setting"] == "full"
+    assert drifting["exponent"] == pytest.approx(-1, abs=0.02)
+    assert drifting["interval"][0] < drifting["exponent"] < drifting["interval"][1]
+    assert (drifting["verdict"], still["verdict"]) == ("drifts", "transfers")
+    assert [optimum["width"] for optimum in still["optima"]] == [64, 128, 256]
+    assert still["optima"][0]["learning_rate"] == pytest.approx(2**-8, rel=0.02)
+    assert {"width", "learning_rate", "interval", "eval_loss"} <= set(still["optima"][0])
+    (predicted,) = drifting["predictions"]
+    assert predicted["learning_rate"] == pytest.approx(2**-12, rel=0.1)
+
+
+def test_what_differs_makes_groups_and_is_named(tmp_path, capsys):
+    filled(
+        tmp_path,
+        group(exponent=0),
+        group(exponent=0, weight_decay=1e-4),
+        group(exponent=0, epsilon=1e-12),
+        group(exponent=0, rates="0,-1,-1"),
+        group(exponent=0, horizon="compute_optimal", steps=7),
+    )
+    found = fits(capsys, tmp_path)
+    assert [fit["where"].get("weight_decay") for fit in found] == [0.0, 1e-4, 0.0, 0.0, 0.0]
+    assert [fit["where"].get("epsilon") for fit in found] == [None, None, 1e-12, None, None]
+    assert [fit["setting"] for fit in found] == ["full", "full", "full", "own", "full"]
+    assert found[3]["where"]["rates"] == "0,-1,-1"
+    assert found[4]["horizon"] == "compute_optimal"
+
+
+def test_steps_that_follow_from_the_width_do_not_split_a_group(tmp_path, capsys):
+    pairs = [
+        (Asked(spec={**asked.spec, "steps": asked.spec["width"]}, run=asked.run, identity={}), outcome)
+        for asked, outcome in group(exponent=0, horizon="compute_optimal")
+    ]
+    filled(tmp_path, iter(pairs))
+    (fit,) = fits(capsys, tmp_path)
+    assert len(fit["optima"]) == 3
+
+
+def test_a_table_a_prediction_and_what_has_not_ended(tmp_path, capsys):
+    filled(tmp_path, group(exponent=0))
+    with Study.open(tmp_path) as study:
+        study.ask([Asked(spec={**BASE, "width": 512, "learning_rate": 0.1, "seed": 0}, run="aa", identity={})])
+    assert main(["fit", str(tmp_path), "--predict", "512"]) == 0
+    out = capsys.readouterr().out
+    assert "standard, adam, full, default constants, fixed horizon" in out
+    assert "predicted for width 512: 0.0039" in out
+    assert "transfers: exponent" in out
+    assert "left out: 1 of 55 runs, which have not ended" in out
+
+
+def test_all_runs_can_be_taken_elsewhere(tmp_path, capsys):
+    filled(tmp_path, group(exponent=0, tried=3, seeds=1))
+    files = tmp_path / "runs.csv", tmp_path / "runs.jsonl"
+    assert main(["fit", str(tmp_path), "--csv", str(files[0]), "--jsonl", str(files[1]), "--json"]) == 0
+    assert len(list(csv.DictReader(files[0].read_text().splitlines()))) == 9
+    assert len(files[1].read_text().splitlines()) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["/nowhere/at/all"], "there is no study in '/nowhere/at/all'"),
+        ([], "study"),
+        (["/nowhere", "--tolerance", "0"], "'0' is not a number above 0"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(capsys, options, said):
+    assert main(["fit", *options]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+
+
+def test_a_width_that_cannot_be_predicted_is_refused(tmp_path, capsys):
+    filled(tmp_path, group(exponent=0, tried=3, seeds=1))
+    assert main(["fit", str(tmp_path), "--predict", "0"]) == 2
+    assert capsys.readouterr().err == "widthwise fit: width is 0: expected 1 or more\n"
+
+
+def test_fifty_thousand_runs_are_read_in_seconds(tmp_path, capsys):
+    filled(tmp_path, *(group(exponent=-0.5, seeds=20, data_seed=number) for number in range(93)))
+    began = time.process_time()
+    found = fits(capsys, tmp_path)
+    assert time.process_time() - began < 15
+    assert len(found) == 93
+    assert found[92]["where"] == {"data_seed": 92}

@@ -1,0 +1,142 @@
+"""`widthwise sweep` and `widthwise tune` as a person and as a program would use them."""
+
+import json
+
+import pytest
+
+from tests.sweep.tiny import options
+from widthwise.cli import main
+from widthwise.cli.watching import line_for
+from widthwise.sweep import Study
+from widthwise.sweep.standing import Standing
+
+GRID = ["--grid", "0.0078", "0.0157"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "tune"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--width", "20"], "width is 20: expected a multiple of the head dimension 8"),
+        (["--optimizer", "lion"], "optimizer is 'lion'"),
+        (["--processes", "0"], "'0' is not a whole number from 1"),
+        (["--processes", "2", "--ray", "auto"], "both --processes and --ray"),
+        (["--gpus-per-task", "1"], "without --ray"),
+        (["--chunk", "0"], "chunk is 0: expected 1 or more"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line_and_nothing_is_written(tmp_path, capsys, command, wrong, said):
+    assert main([command, "--study", str(tmp_path / "study"), *options(), *wrong]) == 2
+    _expect_one_line(capsys, said)
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--widths", "16", "20"], "width is 20"),
+        (["--widths", "16", "16"], "widths are 16, 16: expected each once"),
+        (["--settings", "half"], "alignment is 'half'"),
+        (["--settings", "0,1"], "rates are '0,1'"),
+        (["--parameterizations", "mupp"], "parameterization is 'mupp': expected one of"),
+        (["--horizons", "long"], "invalid choice 'long'"),
+        (["--epsilons", "-1"], "epsilon is -1.0: expected 0 or more"),
+        (["--grid", "1", "0.1"], "expected 0 < lowest < highest"),
+        (["--search.reach", "0"], "reach is 0"),
+        (["--constants", "mine"], "there are no constants 'mine' for standard with adam"),
+        (["--dry-run", "--constants", "mine"], "there are no constants 'mine' for standard with adam"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused_in_one_line(tmp_path, capsys, wrong, said):
+    assert main(["sweep", "--study", str(tmp_path / "study"), *options(), *wrong]) == 2
+    _expect_one_line(capsys, said)
+
+
+def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
+    (tmp_path / "study.sqlite").write_text("something else")
+    assert main(["sweep", "--study", str(tmp_path), *options()]) == 2
+    _expect_one_line(capsys, "study.sqlite")
+    assert (tmp_path / "study.sqlite").read_text() == "something else"
+
+
+def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("widthwise.sweep.work.train", None)
+    command = ["sweep", "--study", str(tmp_path / "study"), *options(), "--settings", "global", "full", "--dry-run"]
+    assert main([*command, "--seeds", "0", "1", *GRID, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # Both settings are one at the base width: three rates with two seeds.
+    assert (found["groups"], found["searches"]) == (2, 1)
+    assert found["least"] == found["most"]
+    assert (found["least"]["runs"], found["least"]["tokens"]) == (6, 6 * 40 * 8 * 16)
+    assert 0 < found["least"]["seconds"] < 600
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "runs    7 to 40" in printed
+    assert "nothing was trained" in printed
+    assert not (tmp_path / "study").exists()
+
+
+def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
+    study = ["--study", str(tmp_path)]
+    tune = ["tune", *study, *options(), "--trials", "4", "--at-a-time", "2", "--extensions", "0", "--name", "mine"]
+    assert main([*tune, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["name"], first["trials"], first["trained"]) == ("mine", 4, 4)
+    assert first["eval_loss"] <= first["default_loss"]
+
+    assert main([*tune, "--json"]) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert second == {**first, "trained": 0}
+
+    assert main([*tune[:-2]]) == 0
+    assert "widthwise sweep --constants tuned" in capsys.readouterr().out
+
+    sweep = ["sweep", *study, *options(), *GRID, "--constants", "default", "mine"]
+    assert main([*sweep, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [fit["constants"] for fit in printed["fits"]] == ["default", "mine"]
+    with Study.open(tmp_path) as kept:
+        rows = [row for row in kept.runs() if row.spec["constants"] == "mine"]
+    assert {row.spec["hidden_constant"] for row in rows} == {first["constants"]["hidden"]}
+
+    assert main(["fit", str(tmp_path), "--json"]) == 0
+    fits = json.loads(capsys.readouterr().out)["fits"]
+    assert [fit["constants"] for fit in fits] == ["default", "mine"]  # trials of constants are no sweep
+
+
+def test_a_sweep_ends_with_a_table_and_a_verdict_for_each_group_and_says_what_is_missing(tmp_path, capsys):
+    command = ["sweep", "--study", str(tmp_path), *options(), *GRID, "--optimizers", "adam", "--settings", "full"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "standard, adam, full, default constants, fixed horizon" in out
+    assert "optimal learning rate" in out
+    assert "cannot tell: fewer than two optima known" in out
+    assert "incomplete: standard, adam, full, default constants, fixed horizon, width 16: no unstable rate" in out
+    assert f"3 runs, 3 of them trained now, 0 diverged; kept in {tmp_path}" in out
+
+
+def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, capsys, monkeypatch):
+    def fail(task, tell):
+        raise RuntimeError("no space left on device")
+
+    monkeypatch.setattr("widthwise.sweep.driver.train_pack", fail)
+    assert main(["sweep", "--study", str(tmp_path), *options(), *GRID]) == 1
+    out, err = capsys.readouterr()
+    assert err.count("1 of width 16 failed: RuntimeError: no space left on device") == 3
+    assert "the same command tries them again" in err
+    assert "0 of them trained now" in out
+
+
+def test_the_status_line_says_what_is_done_running_diverged_best_and_left():
+    standing = Standing(wanted=20, done=9, diverged=2, running=4, best=(2.5, 64), seconds_left=75)
+    line = line_for(standing)
+    for part in ("9 of 20 runs", "4 running", "2 diverged", "best 2.5000 at width 64", "1:15 min left"):
+        assert part in line
+    assert "waiting for 3" in line_for(Standing(wanted=3, elsewhere=3))
+
+
+def _expect_one_line(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert said in err

@@ -1,0 +1,76 @@
+"""Packing: what is computed together, in which order, and how many fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.sweep.tiny import TINY
+from widthwise.models import count_parameters
+from widthwise.sweep.forecast import fewest_points, most_points
+from widthwise.sweep.packs import Wants, plan
+from widthwise.sweep.search import Grid, Search
+from widthwise.sweep.work import fitting, inputs_of
+from widthwise.train import Lanes, resolve
+
+WANTS = Wants(TINY)
+
+
+def wanted(**changes):
+    return WANTS.want(replace(TINY, **changes))
+
+
+def test_runs_of_one_program_are_packed_whatever_they_differ_in():
+    runs = [
+        wanted(parameterization=parameterization, alignment=alignment, learning_rate=rate, seed=seed)
+        for parameterization in ("standard", "mup")
+        for alignment in ("global", "full")
+        for rate in (1e-3, 1e-2)
+        for seed in (0, 1)
+    ]
+    (pack,) = plan(runs, lambda _: 64)
+    # At the base width all alignments are one run.
+    assert len(pack.runs) == 8
+    assert len({one.id for one in pack.runs}) == 8
+
+
+def test_programs_are_never_mixed_and_the_longest_come_first():
+    runs = [wanted(seed=0), wanted(width=32), wanted(seed=1), wanted(optimizer="sgd"), wanted(steps=4000)]
+    packs = plan(runs, lambda _: 64)
+    assert [len({one.run.program for one in pack.runs}) for pack in packs] == [1] * 4
+    assert [pack.flops for pack in packs] == sorted((pack.flops for pack in packs), reverse=True)
+    assert packs[0].runs[0].run.spec.steps == 4000
+
+
+@pytest.mark.parametrize(("fit", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (4, [4, 3]), (6, [4, 3]), (64, [7])])
+def test_packs_are_as_few_and_as_even_as_the_device_allows(fit, sizes):
+    runs = [wanted(seed=seed) for seed in range(7)]
+    assert sorted((len(pack.runs) for pack in plan(runs, lambda _: fit)), reverse=True) == sizes
+
+
+def test_what_is_left_of_a_plan_is_packed_as_before():
+    runs = [wanted(seed=seed) for seed in range(6)]
+    before = plan(runs, lambda _: 2)
+    after = plan([one for pack in before[1:] for one in pack.runs], lambda _: 2)
+    assert [pack.key for pack in after] == [pack.key for pack in before[1:]]
+
+
+def test_the_compiler_says_what_lanes_take():
+    inputs, run = inputs_of(TINY), resolve(replace(TINY, optimizer="sgd"), vocabulary=257, data={})
+    two, four = (
+        Lanes(run.program, [run.lane] * count, inputs.batches, side_by_side=True).chunk_bytes(2) for count in (2, 4)
+    )
+    parameters = 4 * count_parameters(run.program.model).total
+    assert 2 * parameters < (four - two) / 2  # they and their momentum
+    assert four < 2 * two  # text is shared
+
+
+@pytest.mark.parametrize(("limit", "lanes"), [(0, 1), (14, 1), (25, 3), (29, 3), (30, 4)])
+def test_lanes_are_extrapolated_to_what_a_limit_allows(limit, lanes):
+    assert fitting(two=20, four=30, limit=limit) == lanes
+
+
+def test_the_fewest_and_the_most_rates_bound_a_search():
+    assert fewest_points(Search()) < most_points(Search()) == 40
+    assert fewest_points(Search(max_points=6)) == 6
+    grid = Grid(lowest=2**-3, highest=1)
+    assert fewest_points(grid) == most_points(grid) == 7
