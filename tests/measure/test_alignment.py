@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widthwise.measure import Product, capture, log_alignment_ratio, log_spaced, measure
+from widthwise.measure import Product, by_role, capture, log_alignment_ratio, log_spaced, measure
 from widthwise.measure.alignment import expansion
-from widthwise.models import MLP, Transformer, draw, prescribe
+from widthwise.models import MLP, Transformer, draw, layout, prescribe
 from widthwise.theory import ADAM, FULL, PARAMETERIZATIONS, solve
 
 WIDE = Transformer(width=256, blocks=1, head_dim=64, context=32, vocabulary=256)
@@ -70,11 +70,30 @@ def test_a_rank_one_pair_is_aligned_completely(fan_in: int, fan_out: int, rows: 
 @given(fan_in=st.sampled_from([2, 7, 64, 300]), fan_out=st.sampled_from([1, 5, 40]), seed=st.integers(0, 20))
 def test_for_independent_factors_the_squared_norm_ratio_is_the_fan_in_on_average(fan_in: int, fan_out: int, seed: int):
     """For inputs of one size, so that the ratio's denominator does not fluctuate: exactly fan-in in expectation."""
-    random, draws = np.random.default_rng(seed), 1000
-    z = random.normal(size=fan_in)
-    squares = np.square(random.normal(size=(draws, fan_out, fan_in)) @ z).mean(axis=1) / np.square(z).mean()
+    random, draws = np.random.default_rng(seed), 300
+    z = jnp.asarray(random.normal(size=(1, fan_in)), jnp.float32)
+    # The rms of a drawn weight fluctuates: with all of its entries of size 1, it is 1 and only their signs are random.
+    weights = jnp.asarray(random.choice([-1.0, 1.0], (draws, fan_in, fan_out)), jnp.float32)
+    ratios = np.asarray(jax.jit(jax.vmap(log_alignment_ratio, in_axes=(0, None)))(weights, z), float)
+    squares = np.where(np.isnan(ratios), 0, fan_in ** (2 * np.nan_to_num(ratios)))
     error = squares.std() / math.sqrt(draws)
-    assert abs(squares.mean() - fan_in) < 5 * error
+    assert abs(squares.mean() - fan_in) < 5 * error + 1e-3 * fan_in
+
+
+def test_roles_are_averaged_over_layers_that_can_be_measured():
+    model = MLP(width=32, hidden_layers=2)
+    before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
+    frozen = {**after, "hidden": [before["hidden"][0], after["hidden"][1]]}
+    x = jax.random.normal(jax.random.key(2), (6, model.inputs))
+    found = measure(model.logits, before, frozen, x)
+    table = np.asarray(by_role(found, layout(model, PARAMETERIZATIONS["standard"])))
+    first, second, readout = (found[path] for path in ("hidden/0", "hidden/1", "readout"))
+    assert math.isnan(float(first.alpha))
+    mean_omega = (float(first.omega) + float(second.omega)) / 2
+    np.testing.assert_allclose(table[0], [float(second.alpha), mean_omega, float(second.u)], rtol=1e-5)
+    np.testing.assert_allclose(table[1], [float(readout.alpha), float(readout.omega), float(readout.u)], rtol=1e-5)
+    with pytest.raises(ValueError, match="no hidden layer was measured, only readout"):
+        by_role(measure(model.logits, before, after, x, layers=["readout"]), layout(model, PARAMETERIZATIONS["mup"]))
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 8), (1, 2, 1), (50, 300, 7)])

@@ -113,6 +113,12 @@ def test_products_of_two_weights_or_of_none_are_no_layers():
     assert not capture(lambda p, x: (x @ x.T).sum() + (p["a"] @ p["b"]).sum(), params, X)[1]
 
 
+def test_a_weight_for_each_member_of_a_batch_or_scaled_by_a_vector_is_not_taken_for_a_layer():
+    params = {"w": weight(5, 6, 4), "v": weight(6, 4)}
+    assert not capture(lambda p, x: jnp.einsum("bi,bio->bo", x, p["w"]), params, X)[1]
+    assert not capture(lambda p, x: x @ (p["v"] * jnp.arange(4.0)), params, X)[1]
+
+
 def test_what_cannot_be_found_is_refused_by_name():
     def stacked(params, x):
         return jax.lax.scan(lambda x, w: (x @ w, None), x, params["layers"])[0] @ params["out"]

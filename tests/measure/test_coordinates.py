@@ -10,7 +10,7 @@ from widthwise.fit import Estimate
 from widthwise.measure import CoordinateCheck, LayerCheck, advice, check_coordinates, own_model, warning
 from widthwise.measure.coordinates import Expectation
 from widthwise.optim import adam, sgd
-from widthwise.parameterize import flax
+from widthwise.parameterize import Axes, Rule, flax
 from widthwise.theory import ADAM, FULL, MUP, SGD, STANDARD, Assessment, Role, check, solve
 
 KEYS = jax.random.split(jax.random.key(7))
@@ -105,6 +105,36 @@ def test_a_term_that_grows_unseen_is_warned_of():
     assert all(warning(layer) is None for layer in result.layers if layer is not readout)
 
 
+def test_nothing_passes_that_was_not_seen():
+    """Layers in a stack that is indexed are not found: silence about them must not look like a verdict."""
+
+    def stacked(width: int, seed: int):
+        params = build(width, seed)
+        return {**params, "middle": {"kernel": jnp.stack([params["middle"]["kernel"]] * 2)}}
+
+    def indexed(params, x):
+        x = jnp.tanh(x @ params["in"]["kernel"])
+        for index in range(2):
+            x = jnp.tanh(x @ params["middle"]["kernel"][index])
+        return x @ params["out"]["kernel"]
+
+    subjects = own_model(
+        stacked,
+        model=indexed,
+        loss=lambda logits, targets: jnp.mean((logits - targets) ** 2),
+        examples=EXAMPLES,
+        exponents=solve(MUP, ADAM, FULL),
+        optimizer=lambda plan: adam(1e-3, plan),
+        base_width=64,
+        convention=flax,
+        rules={"middle/kernel": Rule(axes=Axes(stack=(0,), inputs=(1,), outputs=(2,)))},
+    )
+    result = check_coordinates(subjects, widths=WIDTHS, seeds=1, steps=1)
+    assert result.unseen == ("middle/kernel",)
+    assert not result.failed
+    assert not result.passed
+
+
 def layer_check(role: Role = Role.HIDDEN, *, size: float = 0, change: float = 0, spread: float = 0, **values):
     def estimate(value: float) -> Estimate:
         return Estimate(value=value, low=value - spread, high=value + spread)
@@ -137,6 +167,7 @@ def test_a_verdict_is_settled_when_its_interval_does_not_reach_across_the_tolera
     assert not layer_check(change=0.05, spread=0.2).settled
     assert layer_check(change=0.5, spread=0.2).settled
     assert not layer_check(change=0.05, spread=math.inf).settled
+    assert layer_check(change=math.nan).settled
 
 
 def test_advice_tells_initialization_inheritance_and_rates_apart():
@@ -144,6 +175,10 @@ def test_advice_tells_initialization_inheritance_and_rates_apart():
     assert "it starts out as n^0.50" in (advice(layer_check(initial=0.5, size=0.5), full) or "")
     inherited = advice(layer_check(Role.READOUT, change=0.34, term="inherited", omega=0.84), full) or ""
     assert "inherited from the layers below, with ω = 0.84, above the 1/2 assumed" in inherited
+    shrinks = advice(layer_check(Role.READOUT, size=-0.5, change=0.3), full) or ""
+    assert "its change scales as n^0.30" in shrinks
+    assert "needs an exponent about 0.30 lower" in shrinks
+    assert "its size grows as n^0.20" in (advice(layer_check(Role.READOUT, size=0.2, term="inherited"), full) or "")
     assert "needs an exponent about 0.30 lower" in (advice(layer_check(change=0.3), full) or "")
     assert "needs an exponent about 0.30 higher" in (advice(layer_check(change=-0.3), full) or "")
     assert "not finite" in (advice(layer_check(change=math.nan), full) or "")

@@ -1,5 +1,6 @@
 """Runs learn, lanes keep to themselves, and what was interrupted goes on as if it had not been."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,22 @@ def test_the_size_of_chunks_changes_nothing():
     )
     np.testing.assert_array_equal(a[0].train_loss, b[0].train_loss)
     assert [point.eval_loss for point in a[0].points] == [point.eval_loss for point in b[0].points]
+
+
+def test_a_chunk_that_is_not_full_gives_the_same_and_its_compilation_is_no_training_time():
+    seen = []
+    run = functools.partial(train, evaluation=EVALUATION, evaluate_every=20, progress=lambda p: seen.append(p))
+    (whole,) = run(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), chunk=20)
+    seen.clear()
+    (cut,) = run(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), chunk=17)
+    assert [now.step for now in seen] == [17, 20, 37, 40]
+    np.testing.assert_array_equal(whole.train_loss, cut.train_loss)
+    for one, other in zip(whole.points, cut.points, strict=True):
+        assert one.eval_loss == other.eval_loss
+        assert one.params == pytest.approx(other.params, rel=1e-5)
+        assert one.gradients == pytest.approx(other.gradients, rel=1e-5)
+    assert seen[1].tokens_per_second == 0  # both programs were compiled by then, and nothing else done
+    assert seen[3].tokens_per_second > 0.2 * seen[2].tokens_per_second
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])

@@ -1,6 +1,7 @@
 """`widthwise align`: train, measure alignment on the way, and say which learning-rate exponents it implies."""
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +25,8 @@ from widthwise.train import Checkpoints, Inputs, Lanes, Run, Spec, load_inputs, 
 from widthwise.train.spec import describe
 
 EXAMPLES = 8
+IN_SERIES = 4
+"""Hidden layers of a block that follow each other: value, attention output, and the two of the MLP."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +67,26 @@ class Align:
         runs = [resolve(spec, vocabulary=inputs.batches.vocabulary, data=inputs.fingerprint) for spec in specs]
         measured: dict[int, list[AlignmentPoint]] = {}
         for run in runs:
-            points = self._measured(run, inputs, status)
-            if points is None:
+            found = self._measured(run, inputs, status)
+            if found is None:
                 status.say("interrupted and saved: the same command goes on from here")
                 return INTERRUPTED
-            measured[run.spec.width] = points
+            ended, measured[run.spec.width] = found
+            if ended != "finished":
+                last = measured[run.spec.width][-1].step
+                status.say(f"width {run.spec.width} {ended}: alignment is that of the steps up to {last}")
         status.clear()
         setting = f"{self.spec.parameterization}, {self.spec.optimizer}, {describe(self.spec.setting)}"
         write_alignment_figure(self.figure, {f"{setting}, width {n}": x for n, x in measured.items()})
         summaries = _summaries(measured, runs[-1].program.layout)
         if self.json:
-            print(json.dumps(self._to_json(measured, summaries), indent=2))
+            print(json.dumps(_finite(self._to_json(measured, summaries)), indent=2))
         else:
             self._show(setting, summaries, runs[-1])
         return 0
 
-    def _measured(self, run: Run, inputs: Inputs, status: StatusLine) -> list[AlignmentPoint] | None:
-        """Train a run, or read what was measured before; None when interrupted."""
+    def _measured(self, run: Run, inputs: Inputs, status: StatusLine) -> tuple[str, list[AlignmentPoint]] | None:
+        """Train a run, or read what was measured before: how it ended, and the points; None when interrupted."""
         steps = (
             range(run.spec.steps + 1) if self.every_step else log_spaced(run.spec.steps, per_doubling=self.per_doubling)
         )
@@ -89,8 +95,9 @@ class Align:
         saved = folder / "alignment.json"
         if saved.exists():
             try:
-                return [AlignmentPoint(**point) for point in json.loads(saved.read_text())]
-            except (ValueError, TypeError):
+                values = json.loads(saved.read_text())
+                return values["status"], [AlignmentPoint(**point) for point in values["points"]]
+            except (ValueError, TypeError, KeyError):
                 raise ValueError(f"{str(saved)!r} cannot be read: delete it to train again") from None
         probe = Probe(
             tokens=inputs.evaluation.tokens[0][:EXAMPLES, :-1], steps=tuple(steps), keep_initial=self.keep_initial
@@ -110,12 +117,14 @@ class Align:
         if result.status == "interrupted":
             return None
         partial = folder / ".alignment.json.partial"
-        partial.write_text(json.dumps([asdict(point) for point in result.alignment]))
+        points = [asdict(point) for point in result.alignment]
+        partial.write_text(json.dumps({"status": result.status, "points": points}))
         partial.replace(saved)
-        return result.alignment
+        return result.status, result.alignment
 
-    def _cases(self, measured: Measured, layers: int) -> dict[str, Assessment]:
+    def _cases(self, measured: Measured) -> dict[str, Assessment]:
         """Solve for every assumption that is compared."""
+        layers = self.spec.blocks * IN_SERIES
         network, family = PARAMETERIZATIONS[self.spec.parameterization], OPTIMIZERS[self.spec.optimizer].family
         cases = {"full alignment": solve(network, family, FULL), "no alignment": solve(network, family, NONE)}
         for statistic in ("median", "largest"):
@@ -136,14 +145,9 @@ class Align:
         output.table(table)
         output.lines("", "Largest stable learning rates, as exponents of n:", "")
         for name, summary in summaries.items():
-            table = _table(name, "embedding", "hidden", "readout", "features", "limited by")
-            for assumption, case in self._cases(summary, summary[Role.HIDDEN].layers).items():
-                table.add_row(
-                    assumption,
-                    *_rates(case),
-                    "learned" if case.verdict.feature_learning else "not learned",
-                    _note(case),
-                )
+            table = _table(name, "embedding", "hidden", "readout", "readout's input changes as")
+            for assumption, case in self._cases(summary).items():
+                table.add_row(assumption, *_rates(case), _features(case))
             output.table(table)
             output.lines("")
         output.lines(
@@ -169,7 +173,7 @@ class Align:
                             "feature_learning": case.verdict.feature_learning,
                             "stable": case.verdict.stable,
                         }
-                        for assumption, case in self._cases(summary, summary[Role.HIDDEN].layers).items()
+                        for assumption, case in self._cases(summary).items()
                     },
                 }
                 for name, summary in summaries.items()
@@ -208,8 +212,16 @@ def _rates(case: Assessment) -> list[str]:
     return [str(rate) if rate.denominator <= 2 else f"{float(rate):.2f}" for rate in _three(case)]
 
 
-def _note(case: Assessment) -> str:
+def _features(case: Assessment) -> str:
+    """Say how features change: 1 where they are learned, less where ω of the readout is above what it can bear."""
     residual = case.verdict.residual
-    if case.verdict.feature_learning or residual is None:
-        return ""
-    return f"ω of the readout: its input may change only as n^{-float(residual):.2f}"
+    return "–" if residual is None else "1" if residual == 0 else f"n^{-float(residual):.2f}"
+
+
+def _finite(values: Any) -> Any:
+    """Write null for what is not finite, wherever it is."""
+    if isinstance(values, dict):
+        return {key: _finite(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values

@@ -32,7 +32,7 @@ class Check:
     """Train a few steps at several widths and judge, layer by layer, whether sizes stay put.
 
     Activations and their changes must neither grow nor shrink with width, logits and their change must not grow. The
-    exit code is 1 if a layer fails. For a model of your own, `widthwise.measure.check_coordinates` does the same.
+    exit code is 1 if a layer fails. For models of your own see docs/alignment.md.
     """
 
     model: Annotated[str, named({"transformer": "transformer", "mlp": "mlp"})] = "transformer"
@@ -166,6 +166,8 @@ class Check:
         output.lines("")
         output.lines(*_grouped((layer.layer, advice(layer, result.exponents)) for layer in result.layers))
         output.lines(*_grouped((layer.layer, warning(layer)) for layer in result.layers if layer.passed))
+        if result.unseen:
+            output.lines(f"Not seen to act, so nothing is known of them: {', '.join(result.unseen)}.")
         passed = len(result.layers) - len(result.failed)
         output.lines(f"{'PASS' if result.passed else 'FAIL'}: {passed} of {len(result.layers)} layers pass.")
         if not all(layer.settled for layer in result.layers):

@@ -80,7 +80,7 @@ class Measurement:
         return jax.tree.map(lambda x: x[..., index], self.values)
 
     def to_json(self) -> dict[str, dict[str, float]]:
-        """Give plain numbers by layer and field."""
+        """Give plain numbers by layer and field, NaN where there is nothing to measure."""
         columns = {name: np.asarray(getattr(self.values, name)).tolist() for name in FIELDS}
         return {path: {name: columns[name][i] for name in FIELDS} for i, path in enumerate(self.paths)}
 
@@ -103,7 +103,8 @@ def measure(
     """Measure every dense layer of a model on a batch of examples.
 
     Any model that is a function of its parameters: layers are found by `capture`, and no model has to cooperate. Works
-    under `jit`, `vmap` and on sharded parameters.
+    under `jit`, `vmap` and on sharded parameters. Let the model compute in float32: early changes of weights are
+    smaller than bfloat16 resolves.
 
     Args:
         model: A forward pass: a function of (effective) parameters and `arguments`.
@@ -132,12 +133,20 @@ def measure(
 
 
 def by_role(measurement: Measurement, layout: Layout) -> Float[Array, "2 3"]:
-    """Give the mean α, ω and u (columns) of hidden layers and of the readout (rows): what `follow_alignment` takes."""
+    """Give the mean α, ω and u (columns) of hidden layers and of the readout (rows): what `follow_alignment` takes.
+
+    Layers of which there is nothing to measure do not count; NaN where there is none of which there is.
+    """
     roles = {leaf.path: leaf.role for leaf in layout.leaves}
     found = [roles[path.partition("#")[0]] for path in measurement.paths]
     values = jnp.stack([measurement.values.alpha, measurement.values.omega, measurement.values.u], axis=-1)
-    rows = [jnp.array([role is wanted for role in found]) for wanted in (Role.HIDDEN, Role.READOUT)]
-    return jnp.stack([jnp.mean(values, axis=0, where=row[:, None]) for row in rows])
+    rows = []
+    for wanted in (Role.HIDDEN, Role.READOUT):
+        if wanted not in found:
+            raise ValueError(f"no {wanted} layer was measured, only {', '.join(measurement.paths)}")
+        mine = values[np.array([role is wanted for role in found])]
+        rows.append(jnp.mean(mine, axis=0, where=jnp.isfinite(mine)))
+    return jnp.stack(rows)
 
 
 def expansion(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -148,7 +157,10 @@ def expansion(before: Product, after: Product) -> tuple[jax.Array, jax.Array, ja
 
 def _factors(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     w, z = _wide(before.weight), _wide(before.inputs)
-    return w, z, _wide(after.weight) - w, _wide(after.inputs) - z
+    dw = _wide(after.weight) - w
+    # A weight that is multiplied as it is subtracted keeps a digit that the other lost: no change, but not 0 either.
+    rounding = jnp.finfo(w.dtype).eps / 2 * jnp.abs(w)
+    return w, z, jnp.where(jnp.abs(dw) <= rounding, 0, dw), _wide(after.inputs) - z
 
 
 def _layer(before: Use, after: Use) -> LayerMeasurement:

@@ -96,6 +96,8 @@ class LayerCheck:
     def settled(self) -> bool:
         """Whether the intervals lie clear of the tolerance, so that more seeds would not change the verdict."""
         slopes = (self.size, self.change)
+        if any(math.isnan(slope.value) for slope in slopes):
+            return True
         inside = [[self.within(Estimate(value=end, low=end, high=end)) for end in x.interval] for x in slopes]
         clear = [not any(ends) and x.low * x.high > 0 for ends, x in zip(inside, slopes, strict=True)]
         return any(clear) or all(all(ends) for ends in inside)
@@ -110,6 +112,7 @@ class CoordinateCheck:
         seeds: How many seeds there were of each.
         steps: For how many steps they trained.
         layers: The layers in the order of the forward pass.
+        unseen: Weights that scale with width but were not seen to act, so that nothing is known of their layers.
         exponents: What was prescribed.
     """
 
@@ -117,12 +120,13 @@ class CoordinateCheck:
     seeds: int
     steps: int
     layers: tuple[LayerCheck, ...]
+    unseen: tuple[str, ...]
     exponents: Assessment
 
     @property
     def passed(self) -> bool:
-        """Whether every layer passed."""
-        return all(layer.passed for layer in self.layers)
+        """Whether every layer was seen and passed."""
+        return not self.unseen and all(layer.passed for layer in self.layers)
 
     @property
     def failed(self) -> tuple[LayerCheck, ...]:
@@ -136,6 +140,7 @@ class CoordinateCheck:
             "widths": list(self.widths),
             "seeds": self.seeds,
             "steps": self.steps,
+            "unseen": list(self.unseen),
             "layers": [
                 {
                     "layer": layer.layer,
@@ -163,7 +168,9 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
             f"it starts out as n^{layer.initial.value:.2f}: its initialization and multiplier must together have "
             f"{_more_or_less(layer.initial.value)}"
         )
-    worst = max((layer.size, layer.change), key=lambda slope: abs(slope.value))
+    failed = [slope for slope in (layer.change, layer.size) if not layer.within(slope)]
+    worst = max(failed, key=lambda slope: abs(slope.value))
+    what = "change" if worst is layer.change else "size"
     now, full = (_rate(case, layer.role) for case in (exponents, _full(exponents)))
     expected = layer.expected
     if now != full:
@@ -171,10 +178,13 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
     if expected.term == "inherited" and worst.value > 0:
         assumed = "above the 1/2 assumed" if expected.omega > 0.5 + layer.tolerance else "about the 1/2 assumed"
         return (
-            f"its change is inherited from the layers below, with ω = {expected.omega:.2f}, {assumed}: "
-            "look at those first, or lower their learning rates"
+            f"its {what} grows as n^{worst.value:.2f}, and its change is inherited from the layers below, with "
+            f"ω = {expected.omega:.2f}, {assumed}: look at those first, or lower their learning rates"
         )
-    return f"its learning rate scales as n^{now}, as full alignment asks; here it needs {_more_or_less(worst.value)}"
+    return (
+        f"its {what} scales as n^{worst.value:.2f}, though its learning rate scales as n^{now}, as full alignment "
+        f"asks: here it needs {_more_or_less(worst.value)}"
+    )
 
 
 def warning(layer: LayerCheck) -> str | None:
@@ -225,7 +235,7 @@ def check_coordinates(
     """Train a model at several widths and judge how the sizes of its activations scale.
 
     Args:
-        build: Gives the model of a width, ready to be trained. `check_model` makes one from your own model.
+        build: Gives the model of a width, ready to be trained. `own_model` makes one from a model of yours.
         widths: At least two, the wider apart the better.
         seeds: How many runs of each width; two or more for intervals.
         steps: Training steps. Few are enough: what is wrong shows at once and grows.
@@ -254,13 +264,22 @@ def check_coordinates(
         after.append([last for _, last in pairs])
         plans.append(subject.plan)
     slopes = _Slopes(widths, seeds, before, after)
-    roles = {leaf.path: leaf.role for leaf in plans[0].layout.leaves}
+    leaves = plans[0].layout.leaves
+    roles = {leaf.path: leaf.role for leaf in leaves}
     layers = [
         _judge(path, role, slopes, plans[0].exponents, tolerance)
         for path in slopes.paths
         if (role := roles[path.partition("#")[0]]) is not None
     ]
-    return CoordinateCheck(widths=widths, seeds=seeds, steps=steps, layers=tuple(layers), exponents=plans[0].exponents)
+    seen = {path.partition("#")[0] for path in slopes.paths}
+    return CoordinateCheck(
+        widths=widths,
+        seeds=seeds,
+        steps=steps,
+        layers=tuple(layers),
+        unseen=tuple(leaf.path for leaf in leaves if leaf.role and leaf.axes.inputs and leaf.path not in seen),
+        exponents=plans[0].exponents,
+    )
 
 
 def _train(

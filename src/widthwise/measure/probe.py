@@ -1,5 +1,6 @@
 """When and on what to measure: logarithmically spaced steps, one batch that stays the same."""
 
+import bisect
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ class Probe:
 
     Attributes:
         tokens: The batch to measure on.
-        steps: After how many steps to measure.
+        steps: After how many steps to measure, ascending.
         keep_initial: Whether to keep the initial parameters in memory. Otherwise they are drawn again from their seed
             at every measurement, which takes time in place of memory.
     """
@@ -23,7 +24,8 @@ class Probe:
 
     def next_after(self, step: int) -> int | None:
         """Give the first step after this one at which to measure."""
-        return min((x for x in self.steps if x > step), default=None)
+        index = bisect.bisect_right(self.steps, step)
+        return self.steps[index] if index < len(self.steps) else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,7 +156,9 @@ def train(
         step += count
         for losses, new in zip(record.losses, result.losses.tolist(), strict=True):
             losses += new
-        record.tokens_per_second = clock.rate(count * lanes.tokens_per_step) or record.tokens_per_second
+        record.tokens_per_second = (
+            clock.rate(count * lanes.tokens_per_step, full=count == chunk) or record.tokens_per_second
+        )
         improved = False
         if step % evaluate_every == 0 or step == steps:
             with clock.paused():
@@ -177,26 +179,32 @@ def train(
 
 
 class _Clock:
-    """Tokens per second of training proper: without the first chunk, which compiles, and without pauses."""
+    """Tokens per second of training proper: without pauses, and without the first call of each program, which compiles.
+
+    It runs from one call to the next; what a call did not take part in is left out by `paused`.
+    """
 
     def __init__(self) -> None:
-        self._from: float | None = None
+        self._last = time.monotonic()
+        self._compiled: set[bool] = set()
+        self._seconds = 0.0
         self._tokens = 0
 
-    def rate(self, tokens: int) -> float | None:
+    def rate(self, tokens: int, *, full: bool) -> float | None:
+        """Take note of a call, of the program for full chunks or of that for others; give the rate so far."""
         now = time.monotonic()
-        if self._from is None:
-            self._from = now
-            return None
-        self._tokens += tokens
-        return self._tokens / max(now - self._from, 1e-9)
+        if full in self._compiled:
+            self._seconds += now - self._last
+            self._tokens += tokens
+        self._compiled.add(full)
+        self._last = now
+        return self._tokens / max(self._seconds, 1e-9) if self._tokens else None
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         begin = time.monotonic()
         yield
-        if self._from is not None:
-            self._from += time.monotonic() - begin
+        self._last += time.monotonic() - begin
 
 
 def _evaluate(record: _Record, step: int, losses: np.ndarray, chunk: ChunkResult) -> bool:

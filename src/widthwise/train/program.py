@@ -154,11 +154,12 @@ class Program:
     def measure(self, initial: PyTree, params: PyTree, lane: Lane, tokens: jax.Array) -> Measurement:
         """Measure the alignment of every dense layer on a batch of tokens.
 
-        In float32 whatever the model trains in: early changes of weights are smaller than bfloat16 resolves.
+        In full float32 whatever the model trains in: early changes of weights are smaller than bfloat16 resolves.
         """
         exact = replace(self.model, dtype="float32") if self.model.dtype == "bfloat16" else self.model
         effective = (lane.scales.effective(stored) for stored in (initial, params))
-        return measure(lambda params: exact.logits(params, tokens, lane.attention_scale), *effective)
+        with jax.default_matmul_precision("highest"):
+            return measure(lambda params: exact.logits(params, tokens, lane.attention_scale), *effective)
 
     def sizes(self, params: PyTree, gradients: PyTree) -> Sizes:
         """Measure parameters and gradients by role."""
