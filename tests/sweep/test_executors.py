@@ -263,9 +263,12 @@ def driver(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """Start a program with two workers under way, in a group of its own as a terminal has it."""
     script = tmp_path / "driver.py"
     script.write_text(
+        "import signal\n"
         "from tests.sweep import work\n"
         "from widthwise.sweep.executors import Processes\n"
         "if __name__ == '__main__':\n"
+        # A shell's background jobs, and what they start, ignore it unless told otherwise.
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    try:\n"
         "        with Processes(2) as executor:\n"
         "            for key in 'ab':\n"

@@ -53,7 +53,10 @@ with Study.open(folder) as study:
 
 def start(script: str, folder: Path) -> subprocess.Popen[str]:
     header = (
-        "import json, os, sys, time\nfrom tests.sweep.requests import asked, ids, outcome\n"
+        "import json, os, signal, sys, time\n"
+        # A shell's background jobs, and what they start, ignore it unless told otherwise.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from tests.sweep.requests import asked, ids, outcome\n"
         f"from widthwise.sweep.store import Study\nfolder = {str(folder)!r}\n"
     )
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
