@@ -156,7 +156,7 @@ def test_alignment_for_another_depth_is_refused():
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
 def test_a_hundred_layers_are_solved_in_less_than_ten_milliseconds(family: OptimizerFamily):
     network = MUP.with_hidden_layers(100)
-    assert least_seconds(lambda: solve(network, family, FULL)) < 0.010
+    assert least_seconds(lambda: solve(network, family, FULL), repeats=50) < 0.010
 
 
 def test_the_whole_table_is_solved_in_less_than_fifty_milliseconds():
