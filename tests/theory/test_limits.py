@@ -81,6 +81,6 @@ def test_a_network_unstable_at_initialization_has_no_limits():
     assert limits(check(growing, [0, 0, 0], ADAM, FULL)) == ()
 
 
-def test_a_thousand_layers_take_less_than_two_seconds():
+def test_a_thousand_layers_take_less_than_a_second():
     case = solve(MUP.with_hidden_layers(1000), SGD, FULL)
-    assert least_seconds(lambda: limits(case), repeats=5) < 2
+    assert least_seconds(lambda: limits(case), repeats=5) < 1

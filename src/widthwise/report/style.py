@@ -1,7 +1,6 @@
 """How figures look: colours that the colour-blind can tell apart, the same meaning everywhere."""
 
 from pathlib import Path
-from types import MappingProxyType
 
 from matplotlib.axes import Axes
 
@@ -9,8 +8,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """The palette of Okabe and Ito."""
 
 SUFFIXES = (".png", ".svg", ".pdf")
-
-PARAMETERIZATION = MappingProxyType(dict(zip(("standard", "ntk", "mup", "mean_field"), COLOURS, strict=False)))
 
 
 def plain(axes: Axes) -> None:
