@@ -14,12 +14,11 @@ from widthwise.cli.arguments import unset
 from widthwise.cli.fit_tables import show_fits
 from widthwise.cli.output import Output
 from widthwise.cli.status_line import StatusLine
-from widthwise.cli.stopping import stoppable
-from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED, duration, line_for
+from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED, duration
 from widthwise.cli.where import Where
 from widthwise.sweep import Study
 from widthwise.sweep.constants import look_up
-from widthwise.sweep.driver import Driver, Stopped
+from widthwise.sweep.driver import Stopped
 from widthwise.sweep.fits import GroupFit, fit_rows
 from widthwise.sweep.forecast import Bounds, Forecast, forecast
 from widthwise.sweep.packs import Wants
@@ -80,21 +79,9 @@ class Sweep:
         status = StatusLine(quiet=self.json)
         if self.dry_run:
             return self._forecast(sweep, status)
-        with (
-            Study.open(self.study, say=status.say) as study,
-            stoppable() as stop,
-            self.where.executor(status.say) as executor,
-        ):
-            sweep.groups(lambda *names: look_up(study, *names))  # refuses names before anything is opened
-            driver = Driver(
-                study,
-                executor,
-                options=self.training,
-                most_lanes=self.where.most_lanes,
-                show=lambda standing: status.show(line_for(standing)),
-                stop=stop,
-                say=status.say,
-            )
+        with self.where.driver(self.study, self.training, status) as driver:
+            study = driver.study
+            sweep.groups(lambda *names: look_up(study, *names))  # refuses names before the data is opened
             status.show("opening the data")
             try:
                 findings = run_sweep(sweep, driver, Wants(sweep.base))

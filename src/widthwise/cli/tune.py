@@ -15,12 +15,10 @@ import tyro
 from widthwise.cli.arguments import count, positive
 from widthwise.cli.output import Output
 from widthwise.cli.status_line import StatusLine
-from widthwise.cli.stopping import stoppable
-from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED, line_for
+from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED
 from widthwise.cli.where import Where
-from widthwise.sweep import Study
 from widthwise.sweep.constants import keep
-from widthwise.sweep.driver import Driver, Stopped
+from widthwise.sweep.driver import Stopped
 from widthwise.sweep.packs import Wants
 from widthwise.sweep.trials import run_tuning
 from widthwise.sweep.tuning import Trial, Tuned, Tuning
@@ -73,20 +71,7 @@ class Tune:
             seed=self.sampler_seed,
         )
         status = StatusLine(quiet=self.json)
-        with (
-            Study.open(self.study, say=status.say) as study,
-            stoppable() as stop,
-            self.where.executor(status.say) as executor,
-        ):
-            driver = Driver(
-                study,
-                executor,
-                options=self.training,
-                most_lanes=self.where.most_lanes,
-                show=lambda standing: status.show(line_for(standing)),
-                stop=stop,
-                say=status.say,
-            )
+        with self.where.driver(self.study, self.training, status) as driver:
             try:
                 tried = run_tuning(tuning, spec, driver, Wants(spec))
             except Stopped:
@@ -100,7 +85,7 @@ class Tune:
             tuned = tuning.result(tried)
             if tuned is not None:
                 about = {"spec": spec.to_json(), "tuning": asdict(tuning), **_summary(tuned)}
-                keep(study, self.name, spec.optimizer, spec.parameterization, tuned.constants, about)
+                keep(driver.study, self.name, spec.optimizer, spec.parameterization, tuned.constants, about)
         self._show(spec, tuned, tried, driver.standing.trained)
         return FAILED if tuned is None else 0
 

@@ -1,13 +1,21 @@
-"""Where runs are computed: the options that sweep and tune share, and the executor they come down to."""
+"""Where runs are computed: the options that sweep and tune share, and the driver they come down to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import jax
 
 from widthwise.cli.arguments import count, unset
+from widthwise.cli.status_line import StatusLine
+from widthwise.cli.stopping import stoppable
+from widthwise.cli.watching import line_for
+from widthwise.sweep import Study
+from widthwise.sweep.driver import Driver
 from widthwise.sweep.executors import Executor, Inline, Processes, RayCluster
+from widthwise.sweep.work import Options
 from widthwise.train import Spec
 
 MOST_LANES = 64
@@ -38,6 +46,24 @@ class Where:
         if self.ray is not None:
             return RayCluster(address=self.ray, cpus=self.cpus_per_task, gpus=self.gpus_per_task, say=say)
         return Inline() if self.processes is None else Processes(self.processes, say=say)
+
+    @contextmanager
+    def driver(self, folder: Path, training: Options, status: StatusLine) -> Iterator[Driver]:
+        """Open a study and what computes for it, until the end or an interrupt."""
+        with (
+            Study.open(folder, say=status.say) as study,
+            stoppable() as stop,
+            self.executor(status.say) as executor,
+        ):
+            yield Driver(
+                study,
+                executor,
+                options=training,
+                most_lanes=self.most_lanes,
+                show=lambda standing: status.show(line_for(standing)),
+                stop=stop,
+                say=status.say,
+            )
 
     def prepared(self, spec: Spec) -> Spec:
         """Keep this process off the devices that its workers need, and settle what "auto" means for them."""
