@@ -19,7 +19,7 @@ from widthwise.sweep.rounds import run_sweep
 from widthwise.sweep.search import Grid, Search
 from widthwise.sweep.standing import Standing
 from widthwise.sweep.sweep import Sweep
-from widthwise.sweep.work import Options, Task, train_pack
+from widthwise.sweep.work import Task, train_pack
 
 pytestmark = pytest.mark.usefixtures("compilations")
 
@@ -92,11 +92,22 @@ def test_a_run_brings_its_curves_and_where_it_comes_from(undisturbed):
 
 
 def test_alignment_is_measured_where_wanted():
-    outcomes = train_pack(_task(options=Options(probe=True)), lambda _: False)
+    outcomes = train_pack(_task(probe=True), lambda _: False)
     assert outcomes is not None
     measured = {name: steps for name, (steps, _) in outcomes[0].curves.items() if name.startswith("alignment/")}
     assert any(name.startswith("alignment/blocks") or "readout" in name for name in measured)
     assert set(map(tuple, measured.values())) == {(0, 1, 2, 4, 8, 16, 32, 40)}
+
+
+def test_a_run_trained_without_measuring_does_not_stand_in_for_one_that_measures(tmp_path):
+    plain, probed = (WANTS.want(TINY, probe=probe) for probe in (False, True))
+    assert plain.id != probed.id
+    with Study.open(tmp_path) as study:
+        driver = Driver(study, Inline())
+        losses = driver.compute([plain]) | driver.compute([probed])
+        assert driver.standing.trained == 2
+        assert any(name.startswith("alignment/") for name in study.curves([probed.id])[probed.id])
+    assert losses[plain.id] == losses[probed.id]
 
 
 def test_a_rate_that_diverges_is_an_outcome_and_ends_the_search_there(tmp_path):
@@ -255,6 +266,6 @@ def test_a_device_is_asked_once_how_many_runs_fit(tmp_path, monkeypatch):
     assert len(asked) == 1
 
 
-def _task(*, options: Options | None = None) -> Task:
-    wanted = WANTS.want(TINY)
-    return Task(specs=(wanted.portable,), runs=(wanted.id,), options=options or Options())
+def _task(*, probe: bool = False) -> Task:
+    wanted = WANTS.want(TINY, probe=probe)
+    return Task(specs=(wanted.portable,), runs=(wanted.id,), probe=probe)

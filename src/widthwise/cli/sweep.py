@@ -16,8 +16,9 @@ from widthwise.cli.output import Output
 from widthwise.cli.status_line import StatusLine
 from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED, duration
 from widthwise.cli.where import Where
+from widthwise.experiments.paper_constants import look_up
+from widthwise.parameterize import Constants
 from widthwise.sweep import Study
-from widthwise.sweep.constants import look_up
 from widthwise.sweep.driver import Stopped
 from widthwise.sweep.fits import GroupFit, fit_rows
 from widthwise.sweep.forecast import Bounds, Forecast, forecast
@@ -66,6 +67,8 @@ class Sweep:
     search: Search = dataclasses.field(default_factory=Search)
     grid: Annotated[tuple[float, float] | None, unset("search")] = None
     """Try all learning rates between these two, in steps of --search.step, in place of a search."""
+    probe: bool = False
+    """Measure alignment on the way; runs that do are others than those that do not."""
     where: Annotated[Where, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Where)
     training: Annotated[Options, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Options)
     dry_run: bool = False
@@ -81,10 +84,14 @@ class Sweep:
             return self._forecast(sweep, status)
         with self.where.driver(self.study, self.training, status) as driver:
             study = driver.study
-            sweep.groups(lambda *names: look_up(study, *names))  # refuses names before the data is opened
+
+            def constants(*names: str) -> Constants:
+                return look_up(study, *names)
+
+            sweep.groups(constants)  # refuses names before the data is opened
             status.show("opening the data")
             try:
-                findings = run_sweep(sweep, driver, Wants(sweep.base))
+                findings = run_sweep(sweep, driver, Wants(sweep.base), probe=self.probe, constants=constants)
             except Stopped:
                 status.say(STOPPED)
                 return INTERRUPTED

@@ -17,6 +17,7 @@ from widthwise.cli.output import Output
 from widthwise.cli.status_line import StatusLine
 from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED
 from widthwise.cli.where import Where
+from widthwise.experiments.paper_constants import PAPER
 from widthwise.sweep.constants import keep
 from widthwise.sweep.driver import Stopped
 from widthwise.sweep.packs import Wants
@@ -61,6 +62,8 @@ class Tune:
 
     def run(self) -> int:
         """Search, keep the result, and print it."""
+        if self.name == PAPER:
+            raise ValueError(f"constants cannot be called {PAPER!r}: that name has a meaning")
         spec = replace(self.where.prepared(self.spec), width=self.spec.base_width)
         tuning = Tuning(
             trials=self.trials,

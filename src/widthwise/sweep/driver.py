@@ -137,6 +137,7 @@ class Driver:
             runs=tuple(one.id for one in pack.runs),
             options=self._options,
             folder=self.study.folder_for(pack.key),
+            probe=pack.runs[0].probe,
         )
 
     def _record(self, pack: Pack, outcomes: list[Outcome]) -> None:
@@ -163,7 +164,7 @@ class Driver:
         note = f"lanes/{spec.optimizer}/{model}/{spec.batch}/{self._options.chunk}"
         fit: int | None = self.study.get(note)
         if fit is None:
-            task = Task(specs=(wanted.portable,), runs=(wanted.id,), options=self._options)
+            task = Task(specs=(wanted.portable,), runs=(wanted.id,), options=self._options, probe=wanted.probe)
             self._executor.submit("lanes", lanes_that_fit, task)
             (outcome,) = self._executor.results()
             if not isinstance(outcome, Done):

@@ -30,11 +30,15 @@ class GroupFit:
         names: What it is called by.
         where: What else it differs in from other groups of the study.
         transfer: What its runs say.
+        spec: What its runs share, as it was asked for.
+        trials: Its runs that have ended.
     """
 
     names: dict[str, str]
     where: dict[str, Any]
     transfer: Transfer
+    spec: dict[str, Any]
+    trials: tuple[Trial, ...]
 
     @property
     def title(self) -> str:
@@ -70,9 +74,11 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
         GroupFit(
             names=_names(values),
             where={name: values[name] for name in sorted(differing) if values.get(name) is not None},
-            transfer=fit_transfer(map(_trial, rows.values()), predict=predict, tolerance=tolerance),
+            transfer=fit_transfer(trials, predict=predict, tolerance=tolerance),
+            spec=values,
+            trials=trials,
         )
-        for values, rows in zip(shared, groups.values(), strict=True)
+        for values, trials in zip(shared, map(_trials, groups.values()), strict=True)
     ]
 
 
@@ -93,6 +99,10 @@ def _names(values: dict[str, Any]) -> dict[str, str]:
         "constants": values.get("constants", "default"),
         "horizon": values.get("horizon", "fixed"),
     }
+
+
+def _trials(rows: dict[str, Row]) -> tuple[Trial, ...]:
+    return tuple(_trial(row) for row in rows.values())
 
 
 def _trial(row: Row) -> Trial:

@@ -37,6 +37,11 @@ class Wanted:
         return Asked(spec={**self.run.spec.to_json(), **self.names}, run=self.id, identity=self.run.identity)
 
     @property
+    def probe(self) -> bool:
+        """Whether it measures alignment on the way."""
+        return "probe" in self.run.identity
+
+    @property
     def portable(self) -> Spec:
         """The specification with its precision written out: "auto" may mean something else on another machine."""
         return replace(self.run.spec, dtype=self.run.program.model.dtype)
@@ -59,15 +64,22 @@ class Wants:
         inputs = inputs_of(spec)
         self.vocabulary = inputs.batches.vocabulary
         self._fingerprint = inputs.fingerprint
-        self._known: dict[Spec, tuple[str, Run]] = {}
+        self._known: dict[tuple[Spec, bool], tuple[str, Run]] = {}
 
-    def want(self, spec: Spec, **names: Any) -> Wanted:
-        """Work a specification out."""
-        if spec not in self._known:
-            run = resolve(spec, vocabulary=self.vocabulary, data=self._fingerprint)
-            self._known[spec] = (run.id, run)
-        run_id, run = self._known[spec]
-        return Wanted(id=run_id, run=run, names=names)
+    def want(self, spec: Spec, *, probe: bool = False, **names: Any) -> Wanted:
+        """Work a specification out.
+
+        Args:
+            spec: The specification.
+            probe: Whether to measure alignment on the way. Such a run is another run than the one without, so that
+                one which was trained before without measuring does not stand in for it.
+            names: What is kept with the request.
+        """
+        if (spec, probe) not in self._known:
+            run = resolve(spec, vocabulary=self.vocabulary, data=self._fingerprint, probe=probe)
+            self._known[spec, probe] = (run.id, run)
+        run_id, run = self._known[spec, probe]
+        return Wanted(id=run_id, run=run, names=names | ({"probe": True} if probe else {}))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,9 +110,9 @@ def plan(wanted: Sequence[Wanted], lanes: Callable[[Wanted], int] = lambda _: 1)
         wanted: The runs; one that is wanted under several names is computed once.
         lanes: Says how many runs like this one fit side by side.
     """
-    by_program: dict[Program, dict[str, Wanted]] = defaultdict(dict)
+    by_program: dict[tuple[Program, bool], dict[str, Wanted]] = defaultdict(dict)
     for one in wanted:
-        by_program[one.run.program].setdefault(one.id, one)
+        by_program[one.run.program, one.probe].setdefault(one.id, one)
     packs: list[Pack] = []
     for runs in by_program.values():
         together = list(runs.values())

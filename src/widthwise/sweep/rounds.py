@@ -13,7 +13,7 @@ from widthwise.sweep.constants import look_up
 from widthwise.sweep.driver import Driver
 from widthwise.sweep.packs import Wanted, Wants
 from widthwise.sweep.search import Proposal
-from widthwise.sweep.sweep import Group, Sweep
+from widthwise.sweep.sweep import Group, NamedConstants, Sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,34 @@ class _Known:
     failed: set[str] = field(default_factory=set)
 
 
-def run_sweep(sweep: Sweep, driver: Driver, wants: Wants) -> list[Finding]:
-    """Compute what a sweep needs that is not known yet; give what each search found."""
-    study = driver.study
-    groups = sweep.groups(constants=lambda *names: look_up(study, *names))
-    study.put(f"sweep/{sweep.id}", sweep.to_json())
+def run_sweep(
+    sweep: Sweep,
+    driver: Driver,
+    wants: Wants,
+    *,
+    probe: bool = False,
+    constants: NamedConstants | None = None,
+    label: str | None = None,
+) -> list[Finding]:
+    """Compute what a sweep needs that is not known yet; give what each search found.
+
+    Args:
+        sweep: The sweep.
+        driver: What computes.
+        wants: Its data.
+        probe: Whether to measure alignment on the way.
+        constants: Looks constants up by name; in the study unless given.
+        label: What the runs are asked for; the sweep's id unless given.
+    """
+    study, label = driver.study, label or sweep.id
+    groups = sweep.groups(constants or (lambda *names: look_up(study, *names)))
+    study.put(f"sweep/{label}", sweep.to_json())
     known, findings = _Known(), list[Finding]()
-    searches = [_search(sweep, group, wants, known, findings) for group in groups]
+    searches = [_search(sweep, group, wants, probe, known, findings) for group in groups]
     wanted = [next(search, None) for search in searches]
     while any(wanted):
         together = [one for want in wanted if want for one in want]
-        losses = driver.compute(together, label=sweep.id)
+        losses = driver.compute(together, label=label)
         known.losses |= losses
         known.failed |= {one.id for one in together} - losses.keys()
         wanted = [next(search, None) if want else None for search, want in zip(searches, wanted, strict=True)]
@@ -57,7 +74,7 @@ def run_sweep(sweep: Sweep, driver: Driver, wants: Wants) -> list[Finding]:
 
 
 def _search(
-    sweep: Sweep, group: Group, wants: Wants, known: _Known, findings: list[Finding]
+    sweep: Sweep, group: Group, wants: Wants, probe: bool, known: _Known, findings: list[Finding]
 ) -> Generator[Sequence[Wanted], None, None]:
     """Ask for the runs of one group, batch by batch; those of a batch are known, or failed, when it goes on."""
     lattice = sweep.search
@@ -73,6 +90,7 @@ def _search(
                         group.at(
                             width=width, learning_rate=lattice.rate(point), seed=seed, vocabulary=wants.vocabulary
                         ),
+                        probe=probe,
                         **group.names,
                     )
                     for seed in sweep.all_seeds

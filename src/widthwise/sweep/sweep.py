@@ -99,7 +99,7 @@ class Sweep:
     settings: tuple[str, ...] = ()
     """Alignments, global, or exponents of one's own such as 0,-1,-1."""
     constants: tuple[str, ...] = ()
-    """Names of constants: default, paper, or what tuning called them."""
+    """Names of constants: default, or what tuning called them."""
     epsilons: tuple[float, ...] = ()
     """Base epsilons, for optimizers that have one."""
     epsilons_per_parameter: tuple[bool, ...] = ()

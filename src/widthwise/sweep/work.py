@@ -41,8 +41,6 @@ class Options:
     """How often to evaluate on the way; the last time is at the end."""
     checkpoint_seconds: float = 60.0
     """Seconds between checkpoints; packs that take less have none."""
-    probe: bool = False
-    """Whether to measure alignment on the way."""
 
     def __post_init__(self) -> None:
         for name in ("chunk", "evaluations"):
@@ -65,12 +63,14 @@ class Task:
         runs: The ids that this has to come down to.
         options: How.
         folder: Where checkpoints may go; None for none.
+        probe: Whether to measure alignment on the way.
     """
 
     specs: tuple[Spec, ...]
     runs: tuple[str, ...]
     options: Options = Options()
     folder: Path | None = None
+    probe: bool = False
 
 
 def inputs_of(spec: Spec) -> Inputs:
@@ -111,7 +111,7 @@ def train_pack(task: Task, tell: Tell) -> list[Outcome] | None:
         evaluate_every=task.options.evaluate_every(steps),
         checkpoints=checkpoints,
         checkpoint_seconds=task.options.checkpoint_seconds,
-        probe=probe if task.options.probe else None,
+        probe=probe if task.probe else None,
         progress=progress,
         stop=lambda: asked,
     )
@@ -188,7 +188,7 @@ def fitting(two: int, four: int, limit: float) -> int:
 def _resolved(task: Task) -> tuple[Inputs, list[Run]]:
     inputs = inputs_of(task.specs[0])
     vocabulary, fingerprint = inputs.batches.vocabulary, inputs.fingerprint
-    runs = [resolve(spec, vocabulary=vocabulary, data=fingerprint) for spec in task.specs]
+    runs = [resolve(spec, vocabulary=vocabulary, data=fingerprint, probe=task.probe) for spec in task.specs]
     for run, expected in zip(runs, task.runs, strict=True):
         if run.id != expected:
             raise ValueError(

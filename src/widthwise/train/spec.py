@@ -175,8 +175,11 @@ class Run:
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
-    """Work a specification out for data with this vocabulary and fingerprint."""
+def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = False) -> Run:
+    """Work a specification out for data with this vocabulary and fingerprint.
+
+    A run that measures alignment on the way (`probe`) is another run: it computes more.
+    """
     room = vocabulary if spec.vocabulary is None else spec.vocabulary
     if room < vocabulary:
         raise ValueError(f"vocabulary is {room}: the tokenizer has {vocabulary} tokens")
@@ -205,7 +208,8 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any]) -> Run:
         weight_decay=spec.weight_decay,
     )
     program = Program(model=model, optimizer=optimizer, layout=plan.layout, steps=spec.steps, warmup=spec.warmup)
-    return Run(spec, program, lane, plan, _identity(spec, program, lane, data))
+    identity = _identity(spec, program, lane, data) | ({"probe": True} if probe else {})
+    return Run(spec, program, lane, plan, identity)
 
 
 def exponents_of(spec: Spec) -> Assessment:

@@ -7,6 +7,10 @@ setting. They belong to the paper's model, data and base width of 1024; elsewher
 from types import MappingProxyType
 
 from widthwise.parameterize import Constants
+from widthwise.sweep import Study, constants
+
+PAPER = "paper"
+"""What they are called in a sweep."""
 
 _TABLE = """
 sgd        standard      10.426   5.404   0.092
@@ -56,3 +60,10 @@ def paper_constants(optimizer: str, parameterization: str) -> Constants:
             f"expected one of {optimizers}, adam_atan2 with one of {parameterizations}"
         )
     return PAPER_CONSTANTS[key]
+
+
+def look_up(study: Study | None, name: str, optimizer: str, parameterization: str) -> Constants:
+    """Give the constants of a name: the paper's, all 1, or what was tuned in the study."""
+    if name == PAPER:
+        return paper_constants(optimizer, parameterization)
+    return constants.look_up(study, name, optimizer, parameterization)
