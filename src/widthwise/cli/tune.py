@@ -8,7 +8,7 @@ import dataclasses
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -87,7 +87,7 @@ class Tune:
                 return FAILED
             tuned = tuning.result(tried)
             if tuned is not None:
-                about = {"spec": spec.to_json(), "tuning": asdict(tuning), **_summary(tuned)}
+                about = {"spec": spec.to_json(), "tuning": asdict(tuning), **tuned.to_json()}
                 keep(driver.study, self.name, spec.optimizer, spec.parameterization, tuned.constants, about)
         self._show(spec, tuned, tried, driver.standing.trained)
         return FAILED if tuned is None else 0
@@ -95,7 +95,7 @@ class Tune:
     def _show(self, spec: Spec, tuned: Tuned | None, tried: list[Trial], trained: int) -> None:
         default = next((trial.loss for trial in tried if set(asdict(trial.constants).values()) == {1.0}), None)
         if self.json:
-            found = {} if tuned is None else {"constants": asdict(tuned.constants), **_summary(tuned)}
+            found = {} if tuned is None else {"constants": asdict(tuned.constants), **tuned.to_json()}
             counts = {"trials": len(tried), "trained": trained}
             print(json.dumps({"name": self.name, **counts, "default_loss": default, **found}, indent=2))
             return
@@ -119,13 +119,3 @@ class Tune:
                 f"kept in {self.study}: widthwise sweep --constants {self.name}",
             )
         output.write()
-
-
-def _summary(tuned: Tuned) -> dict[str, Any]:
-    return {
-        "eval_loss": tuned.loss,
-        "averaged": tuned.averaged,
-        "ranges": {role.value: list(ends) for role, ends in tuned.ranges.items()},
-        "extended": [role.value for role in tuned.extended],
-        "at_edge": [role.value for role in tuned.at_edge],
-    }

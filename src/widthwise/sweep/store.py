@@ -242,6 +242,13 @@ class Study:
         found = self._database.read("SELECT value FROM notes WHERE name = ?", (name,))
         return decode(found[0][0]) if found else default
 
+    def notes(self, prefix: str) -> dict[str, Any]:
+        """Give all values kept under names that begin like this, in the order of their names."""
+        found = self._database.read(
+            "SELECT name, value FROM notes WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name", (prefix,)
+        )
+        return {name: decode(value) for name, value in found}
+
     def folder_for(self, name: str) -> Path:
         """Name the folder for the checkpoints of a run, or of runs packed together; it need not be there."""
         check_name(name)

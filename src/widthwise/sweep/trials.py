@@ -9,8 +9,16 @@ from widthwise.sweep.tuning import Trial, Tuning
 from widthwise.train import Spec
 
 
-def run_tuning(tuning: Tuning, spec: Spec, driver: Driver, wants: Wants) -> list[Trial]:
-    """Compute the trials that are not known yet; give all of them, up to a batch in which one failed."""
+def run_tuning(tuning: Tuning, spec: Spec, driver: Driver, wants: Wants, *, label: str = TUNING) -> list[Trial]:
+    """Compute the trials that are not known yet; give all of them, up to a batch in which one failed.
+
+    Args:
+        tuning: How to search.
+        spec: What to train.
+        driver: What computes.
+        wants: Its data.
+        label: What the runs are asked for.
+    """
     tried: list[Trial] = []
     while batch := tuning.propose(tried):
         wanted = [
@@ -26,7 +34,7 @@ def run_tuning(tuning: Tuning, spec: Spec, driver: Driver, wants: Wants) -> list
             )
             for constants in batch
         ]
-        losses = driver.compute(wanted, label=TUNING)
+        losses = driver.compute(wanted, label=label)
         if len(losses) < len({one.id for one in wanted}):
             break
         trials = zip(batch, wanted, strict=True)

@@ -18,6 +18,7 @@ out as failures costs up to a factor of five in excess loss on the function of `
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,16 @@ class Tuned:
     ranges: Ranges
     extended: tuple[Role, ...]
     at_edge: tuple[Role, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all but the constants as values that `json.dumps` takes."""
+        return {
+            "eval_loss": self.loss,
+            "averaged": self.averaged,
+            "ranges": {role.value: list(ends) for role, ends in self.ranges.items()},
+            "extended": [role.value for role in self.extended],
+            "at_edge": [role.value for role in self.at_edge],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

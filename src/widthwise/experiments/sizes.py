@@ -1,0 +1,136 @@
+"""The four scales at which every experiment runs: what is trained, how wide, how long.
+
+`smoke` shows that everything works; `cpu` shows the paper's effects in minutes on two cores, where they show at that
+size; `gpu` measures them in minutes to an hour on one GPU; `paper` is the paper's own setting ("Experimental Details",
+appendix). Experiments start from the table here and change what they must.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from widthwise.sweep.search import Grid, Lattice, Search
+from widthwise.sweep.sweep import Sweep
+from widthwise.sweep.tuning import Tuning
+from widthwise.train import Spec
+
+Scale: TypeAlias = Literal["smoke", "cpu", "gpu", "paper"]
+
+PAPER_WIDTHS = (128, 256, 512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192, 12288, 16384)
+"""The fourteen widths of the paper."""
+
+STARTS = {"sgd": 0.25, "adam": 2**-8, "adam_atan2": 2**-8, "adam_ps": 2**-5, "adafactor": 2**-5}
+"""Where the search for a learning rate starts, by optimizer: parameter scaling makes a rate relative to the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What a scale trains.
+
+    Attributes:
+        scale: Its name.
+        base: What all runs share.
+        widths: The widths.
+        octaves: How far around its start a learning rate is searched, to each side; None to search adaptively.
+        trials: How many trials a search for constants takes.
+        seeds: Seeds of every width.
+        more_seeds: Further seeds of the widths in `repeated`, which say how much seeds matter.
+        repeated: Widths that are trained with further seeds.
+    """
+
+    scale: Scale
+    base: Spec
+    widths: tuple[int, ...]
+    octaves: float | None = None
+    trials: int = 800
+    seeds: tuple[int, ...] = (0,)
+    more_seeds: tuple[int, ...] = ()
+    repeated: tuple[int, ...] = ()
+
+    def spec(self, optimizer: str, **changes: Any) -> Spec:
+        """Give the specification that runs with an optimizer share."""
+        values = {"width": self.widths[0], "optimizer": optimizer, "learning_rate": STARTS[optimizer], **changes}
+        return replace(self.base, **values)
+
+    def sweeps(self, optimizer: str, *, changes: dict[str, Any] | None = None, **axes: Any) -> tuple[Sweep, ...]:
+        """Give the sweeps over an optimizer's learning rate: of all widths, and of those with further seeds.
+
+        Args:
+            optimizer: The optimizer.
+            changes: What differs in the specification.
+            axes: What else is varied: the fields of a sweep.
+        """
+        base = self.spec(optimizer, **(changes or {}))
+        whole = Sweep(
+            base=base,
+            optimizers=(optimizer,),
+            search=self.search(base.learning_rate),
+            **{"widths": self.widths, "seeds": self.seeds, **axes},
+        )
+        repeated = tuple(width for width in self.repeated if width in whole.widths)
+        if not (self.more_seeds and repeated):
+            return (whole,)
+        return whole, replace(whole, widths=repeated, seeds=self.more_seeds)
+
+    def search(self, start: float) -> Lattice:
+        """Say which learning rates to try."""
+        if self.octaves is None:
+            return Search()
+        return Grid(lowest=start * 2**-self.octaves, highest=start * 2**self.octaves)
+
+    @property
+    def tuning(self) -> Tuning:
+        """Say how constants are searched."""
+        return Tuning(trials=self.trials, batch=min(self.trials, 32), extensions=0 if self.scale == "smoke" else 1)
+
+
+SIZES: dict[Scale, Size] = {
+    "smoke": Size(
+        scale="smoke",
+        base=Spec(
+            width=16,
+            base_width=16,
+            blocks=1,
+            head_dim=8,
+            context=16,
+            batch=8,
+            steps=20,
+            warmup=2,
+            eval_batches=1,
+        ),
+        widths=(16, 32),
+        octaves=0.5,
+        trials=4,
+    ),
+    "cpu": Size(
+        scale="cpu",
+        base=Spec(width=64, base_width=64, blocks=1, head_dim=16, context=32, batch=16, steps=150, warmup=15),
+        widths=(64, 128, 256),
+        trials=40,
+    ),
+    "gpu": Size(
+        scale="gpu",
+        base=Spec(width=128, base_width=256, blocks=4, head_dim=64, context=128, batch=64, steps=600, warmup=60),
+        widths=(128, 256, 512, 1024),
+        trials=96,
+        more_seeds=(1, 2),
+        repeated=(128, 256),
+    ),
+    "paper": Size(
+        scale="paper",
+        base=Spec(
+            width=128,
+            base_width=1024,
+            blocks=8,
+            head_dim=128,
+            context=512,
+            vocabulary=32101,
+            data="c4",
+            batch=256,
+            steps=50_000,
+            warmup=1000,
+            eval_batches=64,
+        ),
+        widths=PAPER_WIDTHS,
+    ),
+}
+"""The scales."""

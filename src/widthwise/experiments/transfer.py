@@ -1,0 +1,144 @@
+"""Transfer of the learning rate over width ("Per-layer Learning Rates", §4.2, and its additional results).
+
+Sweeps of the base learning rate with rates per layer for full alignment, for no alignment, and with one global rate.
+The paper compares full with no alignment with its optimal constants; here constants are the default, so that nothing
+has to be tuned first, except at the paper's own scale.
+"""
+
+from widthwise.experiments.exhibits import AnyExhibit
+from widthwise.experiments.experiment import Experiment, Reading
+from widthwise.experiments.findings import Finding, below_zero, difference, near_zero
+from widthwise.experiments.paper_constants import PAPER
+from widthwise.experiments.paper_values import EXPONENTS, FULL_ALIGNMENT, PARAMETERIZATIONS
+from widthwise.experiments.results import Results, pick
+from widthwise.experiments.showing import (
+    called,
+    exponents,
+    loss_against_size,
+    sensitivity,
+    signed,
+    transfers,
+    with_interval,
+)
+from widthwise.experiments.sizes import SIZES, Size
+from widthwise.experiments.stages import Search, Stage
+from widthwise.sweep.constants import DEFAULT
+from widthwise.sweep.fits import GroupFit
+
+PART = "rates"
+SETTINGS = ("global", "full", "none")
+NO_ALIGNMENT = "−0.58 to −0.69 (standard, NTK, muP)"
+"""What the paper measured with no alignment and optimal constants."""
+NOTES = (
+    "The paper's exponents for full and for no alignment were measured with its optimal constants, at 50,000 steps on "
+    "C4 and up to 26.8 B parameters; those measured here are of other sizes, data and constants.",
+)
+
+
+def plan(size: Size) -> tuple[Stage, ...]:
+    """Search the learning rate of Adam in every parameterization and setting."""
+    by_constants = {PAPER: ("full", "none"), DEFAULT: ("global",)} if size.scale == "paper" else {DEFAULT: SETTINGS}
+    return tuple(
+        Search(part=PART, sweep=sweep)
+        for constants, settings in by_constants.items()
+        for sweep in size.sweeps("adam", parameterizations=PARAMETERIZATIONS, settings=settings, constants=(constants,))
+    )
+
+
+def read(results: Results) -> Reading:
+    """Compare the exponents of the settings."""
+    fits = results.fits(PART)
+    findings: list[Finding] = []
+    exhibits: list[AnyExhibit] = []
+    for setting in SETTINGS:
+        paper = _paper(setting)
+        shown = {
+            called(fit.names["parameterization"]): fit
+            for name in PARAMETERIZATIONS
+            if (fit := pick(fits, parameterization=name, setting=setting))
+        }
+        if shown:
+            exhibits.append(
+                transfers(
+                    f"sweeps-{setting}",
+                    f"Adam, {called(setting)}",
+                    "Above: eval loss against the base learning rate, a line for each width; only stable rates are "
+                    "drawn, the optimum is marked. Below: the optimal rate against width and the power law through it.",
+                    shown,
+                    {called(name): value for name, value in paper.items()},
+                )
+            )
+    for name in PARAMETERIZATIONS:
+        findings += _findings(name, *(pick(fits, parameterization=name, setting=setting) for setting in SETTINGS))
+    groups = {called(fit.names["parameterization"], fit.names["setting"]): fit for fit in fits}
+    if groups:
+        values = {called(name, setting): value for setting in SETTINGS for name, value in _paper(setting).items()}
+        panels = {
+            called(name): {called(fit.names["setting"]): fit for fit in fits if fit.names["parameterization"] == name}
+            for name in PARAMETERIZATIONS
+        }
+        exhibits += [
+            exponents("exponents", "Exponents of the optimal learning rate", groups, values),
+            loss_against_size(
+                "loss-against-size",
+                "Best eval loss against size",
+                "The eval loss with the best learning rate of each width.",
+                {heading: fits for heading, fits in panels.items() if fits},
+            ),
+            sensitivity("sensitivity", groups),
+        ]
+    return Reading(findings=tuple(findings), exhibits=tuple(exhibits), notes=NOTES)
+
+
+def _findings(name: str, *fits: GroupFit | None) -> list[Finding]:
+    found: list[Finding] = []
+    one, full, none = fits
+    of = called(name, "adam")
+    if full is not None:
+        exponent = full.transfer.law.exponent
+        found.append(
+            Finding(
+                claim="exponent near zero for full alignment",
+                of=of,
+                verdict=near_zero(exponent),
+                measured=with_interval(exponent),
+                paper=signed(FULL_ALIGNMENT[name]),
+            )
+        )
+    for claim, other, paper in (
+        ("exponent lower with one global rate than with full alignment", one, EXPONENTS["adam", name, "fixed"]),
+        ("exponent lower for no alignment than for full alignment", none, None),
+    ):
+        if full is None or other is None:
+            continue
+        apart = difference(other.transfer.law.exponent, full.transfer.law.exponent)
+        found.append(
+            Finding(
+                claim=claim,
+                of=of,
+                verdict=below_zero(apart),
+                measured=f"{with_interval(other.transfer.law.exponent)}, apart by {with_interval(apart)}",
+                paper=NO_ALIGNMENT if paper is None else signed(paper),
+            )
+        )
+    return found
+
+
+def _paper(setting: str) -> dict[str, float]:
+    if setting == "full":
+        return dict(FULL_ALIGNMENT)
+    return {name: EXPONENTS["adam", name, "fixed"] for name in PARAMETERIZATIONS} if setting == "global" else {}
+
+
+EXPERIMENT = Experiment(
+    name="transfer",
+    title="Does the learning rate transfer over width?",
+    claim=(
+        "With learning rates per layer for full alignment, the optimal base learning rate does not change with width "
+        "in any parameterization (exponents near zero); with one global rate, and with the rates for no alignment, it "
+        "falls as a power of the width (§4.2)."
+    ),
+    sizes=SIZES,
+    plan=plan,
+    read=read,
+)
