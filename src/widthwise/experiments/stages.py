@@ -4,9 +4,9 @@ A plan is a sequence of stages. It is declared whole and then *narrowed* to what
 an experiment's file says what the paper did and nothing about options.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from widthwise.sweep.sweep import Sweep
 from widthwise.sweep.tuning import Tuning
@@ -81,13 +81,22 @@ class Choice:
     """Train with these seeds, in place of the scale's own."""
 
 
-def narrow(stages: Iterable[Stage], choice: Choice, **spec: Any) -> tuple[Stage, ...]:
+def spec_of(stage: Stage) -> Spec:
+    """Give what the runs of a stage share."""
+    if isinstance(stage, Tune):
+        return stage.spec
+    return (stage if isinstance(stage, Search) else stage.of).sweep.base
+
+
+def narrow(
+    stages: Iterable[Stage], choice: Choice, *, prepare: Callable[[Spec], Spec] = lambda spec: spec
+) -> tuple[Stage, ...]:
     """Leave out what was not chosen.
 
     Args:
         stages: An experiment's plan.
         choice: What to keep of it.
-        spec: Fields of the specification to replace everywhere, such as the data.
+        prepare: Makes other changes to every specification, such as its data.
 
     Raises:
         ValueError: If a name that was chosen does not occur in the plan.
@@ -99,7 +108,7 @@ def narrow(stages: Iterable[Stage], choice: Choice, **spec: Any) -> tuple[Stage,
             raise ValueError(
                 f"{axis[:-1]} {unknown[0]!r} is not part of this experiment: expected {', '.join(sorted(known))}"
             )
-    narrowed = (_narrow(stage, choice, spec) for stage in stages)
+    narrowed = (_narrow(stage, choice, prepare) for stage in stages)
     return tuple(stage for stage in narrowed if stage is not None)
 
 
@@ -111,9 +120,9 @@ def _occurring(stage: Stage, axis: str) -> Sequence[str]:
     return getattr(stage.sweep if isinstance(stage, Search) else stage.of.sweep, axis)
 
 
-def _narrow(stage: Stage, choice: Choice, spec: dict[str, Any]) -> Stage | None:
+def _narrow(stage: Stage, choice: Choice, prepare: Callable[[Spec], Spec]) -> Stage | None:
     if isinstance(stage, Probe):
-        of = _narrow(stage.of, choice, spec)
+        of = _narrow(stage.of, choice, prepare)
         return replace(stage, of=of) if isinstance(of, Search) else None
     kept = {
         axis: tuple(name for name in _occurring(stage, axis) if name in (getattr(choice, axis) or (name,)))
@@ -122,13 +131,13 @@ def _narrow(stage: Stage, choice: Choice, spec: dict[str, Any]) -> Stage | None:
     if any(_occurring(stage, axis) and not names for axis, names in kept.items()):
         return None
     if isinstance(stage, Tune):
-        return replace(stage, spec=replace(stage.spec, **spec))
+        return replace(stage, spec=prepare(stage.spec))
     sweep = stage.sweep
     return replace(
         stage,
         sweep=replace(
             sweep,
-            base=replace(sweep.base, width=(choice.widths or sweep.all_widths)[0], **spec),
+            base=prepare(replace(sweep.base, width=min(choice.widths or sweep.all_widths))),
             widths=tuple(sorted(choice.widths)) or sweep.widths,
             seeds=choice.seeds or sweep.seeds,
             **kept,

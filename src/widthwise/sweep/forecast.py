@@ -50,7 +50,7 @@ class Forecast:
 def forecast(sweep: Sweep, groups: list[Group], wants: Wants, executor: Executor, options: Options) -> Forecast:
     """Count what a sweep takes, and measure how long that is."""
     searches = _searches(sweep, groups, wants)
-    paces = _calibrate(searches, executor, options)
+    paces = calibrate(searches, executor, options)
     widths = [one.run.program.model.width for one in paces]
     flops = [one.flops / one.run.program.steps for one in paces]
 
@@ -121,8 +121,8 @@ def _searches(sweep: Sweep, groups: list[Group], wants: Wants) -> list[Wanted]:
     return list({one.id: one for one in found}.values())
 
 
-def _calibrate(searches: list[Wanted], executor: Executor, options: Options) -> dict[Wanted, Pace]:
-    """Time the smallest and the largest run, with as many at a time as the executor takes."""
+def calibrate(searches: list[Wanted], executor: Executor, options: Options) -> dict[Wanted, Pace]:
+    """Time the smallest and the largest of these runs, with as many at a time as the executor takes."""
     by_size = sorted(searches, key=lambda one: one.flops / one.run.program.steps)
     paces: dict[Wanted, Pace] = {}
     for one in dict.fromkeys((by_size[0], by_size[-1])):
