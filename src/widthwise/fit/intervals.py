@@ -25,6 +25,8 @@ class Estimate:
 
     >>> str(Estimate(value=0.02, low=-0.05, high=0.09))
     '0.02 [-0.05, 0.09]'
+    >>> str(Estimate(value=-0.001, low=-0.05, high=0.05))
+    '0.00 [-0.05, 0.05]'
     """
 
     value: float
@@ -49,7 +51,9 @@ class Estimate:
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        # Adding 0.0 takes the sign off what is rounded to zero.
+        value, low, high = (f"{round(each, 2) + 0.0:.2f}" for each in (self.value, self.low, self.high))
+        return f"{value} [{low}, {high}]"
 
 
 UNKNOWN = Estimate(value=math.nan, low=-math.inf, high=math.inf)
