@@ -15,7 +15,7 @@ from widthwise.sweep.driver import Driver
 from widthwise.sweep.executors import Inline, Processes
 from widthwise.sweep.fits import fit_rows
 from widthwise.sweep.packs import Wants, plan
-from widthwise.sweep.rounds import run_sweep
+from widthwise.sweep.rounds import Job, run_sweep, run_sweeps
 from widthwise.sweep.search import Grid, Search
 from widthwise.sweep.standing import Standing
 from widthwise.sweep.sweep import Sweep
@@ -125,7 +125,7 @@ def test_the_next_width_starts_where_the_theory_sends_the_optimum(tmp_path, monk
     """Losses are made up: the optimum is at 2^-4, and four times the width wants 4^-1 of it with a global rate."""
     asked: list[tuple[str, int, float]] = []
 
-    def compute(self, wanted, *, label):
+    def compute(self, wanted):
         rates = {one.id: math.log2(one.run.spec.learning_rate) for one in wanted}
         asked.extend((one.run.spec.alignment, one.run.spec.width, rates[one.id]) for one in wanted)
         return {run: 1 + (octave + 4) ** 2 for run, octave in rates.items()}
@@ -143,10 +143,35 @@ def test_the_next_width_starts_where_the_theory_sends_the_optimum(tmp_path, monk
     assert [(finding.group.spec.setting, finding.width) for finding in findings] == [*first]
 
 
+def test_sweeps_carried_out_together_share_rounds_and_keep_their_labels(tmp_path, monkeypatch):
+    """Losses are made up."""
+    rounds: list[int] = []
+
+    def compute(self, wanted):
+        rounds.append(len(wanted))
+        return {one.id: 1 + (math.log2(one.run.spec.learning_rate) + 6) ** 2 for one in wanted}
+
+    monkeypatch.setattr(Driver, "compute", compute)
+    first = replace(SWEEP, settings=("global",), seeds=(0,), search=Grid(lowest=2**-7, highest=2**-5))
+    second = replace(first, settings=("full",))
+    with Study.open(tmp_path / "together") as study:
+        jobs = [Job(sweep=sweep, wants=WANTS, label=label) for sweep, label in ((first, "first"), (second, "second"))]
+        together = run_sweeps(jobs, Driver(study, Inline()))
+        assert [{row.spec["alignment"] for row in study.runs(label=job.label)} for job in jobs] == [
+            {"global"},
+            {"full"},
+        ]
+    shared = len(rounds)
+    with Study.open(tmp_path / "alone") as study:
+        alone = [run_sweep(sweep, Driver(study, Inline()), WANTS) for sweep in (first, second)]
+    assert together == alone
+    assert len(rounds) - shared == 2 * shared
+
+
 def test_a_rate_is_judged_by_all_seeds_and_one_that_diverges_is_enough(tmp_path, monkeypatch):
     """Losses are made up: seed 1 diverges above 2^-6.5, seed 0 does not, and its own optimum lies elsewhere."""
 
-    def compute(self, wanted, *, label):
+    def compute(self, wanted):
         found = {}
         for one in wanted:
             octave, seed = math.log2(one.run.spec.learning_rate), one.run.spec.seed

@@ -8,6 +8,7 @@ was killed, and one that finds its runs in the study, takes the same steps as on
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from widthwise.sweep.constants import look_up
 from widthwise.sweep.driver import Driver
@@ -39,45 +40,61 @@ class _Known:
     failed: set[str] = field(default_factory=set)
 
 
-def run_sweep(
-    sweep: Sweep,
-    driver: Driver,
-    wants: Wants,
-    *,
-    probe: bool = False,
-    constants: NamedConstants | None = None,
-    label: str | None = None,
-) -> list[Finding]:
-    """Compute what a sweep needs that is not known yet; give what each search found.
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A sweep to be carried out.
 
-    Args:
+    Attributes:
         sweep: The sweep.
-        driver: What computes.
         wants: Its data.
         probe: Whether to measure alignment on the way.
         constants: Looks constants up by name; in the study unless given.
         label: What the runs are asked for; the sweep's id unless given.
     """
-    study, label = driver.study, label or sweep.id
-    groups = sweep.groups(constants or (lambda *names: look_up(study, *names)))
-    study.put(f"sweep/{label}", sweep.to_json())
-    known, findings = _Known(), list[Finding]()
-    searches = [_search(sweep, group, wants, probe, known, findings) for group in groups]
-    wanted = [next(search, None) for search in searches]
+
+    sweep: Sweep
+    wants: Wants
+    probe: bool = False
+    constants: NamedConstants | None = None
+    label: str | None = None
+
+
+def run_sweep(sweep: Sweep, driver: Driver, wants: Wants, **how: Any) -> list[Finding]:
+    """Compute what a sweep needs that is not known yet; give what each search found. `how` is the rest of a `Job`."""
+    (findings,) = run_sweeps([Job(sweep=sweep, wants=wants, **how)], driver)
+    return findings
+
+
+def run_sweeps(jobs: Sequence[Job], driver: Driver) -> list[list[Finding]]:
+    """Carry out several sweeps at once, round by round; give what the searches of each found."""
+    study, known = driver.study, _Known()
+    found: list[list[Finding]] = [[] for _ in jobs]
+    searches: list[tuple[str, Generator[Sequence[Wanted], None, None]]] = []
+    orders: list[list[Group]] = []
+    for job, findings in zip(jobs, found, strict=True):
+        label = job.label or job.sweep.id
+        orders.append(job.sweep.groups(job.constants or (lambda *names: look_up(study, *names))))
+        study.put(f"sweep/{label}", job.sweep.to_json())
+        searches += [(label, _search(job, group, known, findings)) for group in orders[-1]]
+    wanted = [next(search, None) for _, search in searches]
     while any(wanted):
+        for label in dict.fromkeys(label for label, _ in searches):
+            mine = [want for (of, _), want in zip(searches, wanted, strict=True) if of == label and want]
+            study.ask([one.asked for want in mine for one in want], label=label)
         together = [one for want in wanted if want for one in want]
-        losses = driver.compute(together, label=label)
+        losses = driver.compute(together)
         known.losses |= losses
         known.failed |= {one.id for one in together} - losses.keys()
-        wanted = [next(search, None) if want else None for search, want in zip(searches, wanted, strict=True)]
-    return sorted(findings, key=lambda finding: groups.index(finding.group))
+        wanted = [next(search, None) if want else None for (_, search), want in zip(searches, wanted, strict=True)]
+    return [
+        sorted(findings, key=lambda finding: groups.index(finding.group))
+        for findings, groups in zip(found, orders, strict=True)
+    ]
 
 
-def _search(
-    sweep: Sweep, group: Group, wants: Wants, probe: bool, known: _Known, findings: list[Finding]
-) -> Generator[Sequence[Wanted], None, None]:
+def _search(job: Job, group: Group, known: _Known, findings: list[Finding]) -> Generator[Sequence[Wanted], None, None]:
     """Ask for the runs of one group, batch by batch; those of a batch are known, or failed, when it goes on."""
-    lattice = sweep.search
+    sweep, wants, lattice = job.sweep, job.wants, job.sweep.search
     start, before = lattice.index(sweep.base.learning_rate), sweep.all_widths[0]
     for width in sweep.all_widths:
         start = lattice.start_from(start, width_ratio=width / before, exponent=group.expected_exponent)
@@ -90,7 +107,7 @@ def _search(
                         group.at(
                             width=width, learning_rate=lattice.rate(point), seed=seed, vocabulary=wants.vocabulary
                         ),
-                        probe=probe,
+                        probe=job.probe,
                         **group.names,
                     )
                     for seed in sweep.all_seeds
