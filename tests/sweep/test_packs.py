@@ -9,7 +9,7 @@ from widthwise.models import count_parameters
 from widthwise.sweep.forecast import fewest_points, most_points
 from widthwise.sweep.packs import Wants, plan
 from widthwise.sweep.search import Grid, Search
-from widthwise.sweep.work import fitting, inputs_of
+from widthwise.sweep.work import Task, fitting, inputs_of, train_pack
 from widthwise.train import Lanes, resolve
 
 WANTS = Wants(TINY)
@@ -74,3 +74,16 @@ def test_the_fewest_and_the_most_rates_bound_a_search():
     assert fewest_points(Search(max_points=6)) == 6
     grid = Grid(lowest=2**-3, highest=1)
     assert fewest_points(grid) == most_points(grid) == 7
+
+
+def test_lanes_that_fill_up_a_pack_change_nothing_and_are_not_told(monkeypatch):
+    runs = [wanted(learning_rate=rate, steps=20) for rate in (2**-8, 2**-7, 2**-6, 2**-5, 2**-4)]
+    task = Task(specs=tuple(one.portable for one in runs), runs=tuple(one.id for one in runs))
+    alone = train_pack(task, lambda _: False)
+    monkeypatch.setattr("widthwise.sweep.work.jax.default_backend", lambda: "gpu")
+    padded = train_pack(task, lambda _: False)
+    assert alone is not None
+    assert padded is not None
+    assert [outcome.run for outcome in padded] == [one.id for one in runs]
+    for one, other in zip(alone, padded, strict=True):
+        assert one.results["eval_loss"] == pytest.approx(other.results["eval_loss"], rel=1e-4)

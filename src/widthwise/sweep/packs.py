@@ -117,7 +117,7 @@ def plan(wanted: Sequence[Wanted], lanes: Callable[[Wanted], int] = lambda _: 1)
     for runs in by_program.values():
         together = list(runs.values())
         size = lanes(together[0])
-        # As many packs as it takes, of equal size: each size is a compilation of its own.
+        # As many packs as it takes, of equal size: they end together, and a worker compiles for one size.
         count = -(-len(together) // size)
         even = -(-len(together) // count)
         packs += [Pack(runs=tuple(together[i : i + even])) for i in range(0, len(together), even)]
