@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe
@@ -183,8 +184,23 @@ def test_float64_is_refused_where_jax_would_make_it_float32():
 
 
 def test_a_sequence_longer_than_the_context_is_refused():
-    with pytest.raises(ValueError, match="a sequence of 13 tokens: expected at most the context, 12"):
-        SMALL.logits(initial(SMALL), jnp.zeros((1, 13), int), 0.3)
+    long = jnp.zeros((1, 13), int)
+    for call in (
+        lambda: SMALL.logits(initial(SMALL), long, 0.3),
+        lambda: SMALL.losses(initial(SMALL), long, long, 0.3),
+    ):
+        with pytest.raises(ValueError, match="a sequence of 13 tokens: expected at most the context, 12"):
+            call()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 1e-6), ("float64", 1e-14)])
+def test_losses_are_those_of_the_logits(dtype: str, tolerance: float):
+    with jax.enable_x64(dtype == "float64"):
+        model = replace(SMALL, dtype=dtype)
+        params, x, labels = initial(model), tokens(model), tokens(model) % 5
+        logits = model.logits(params, x, 0.3)
+        expected = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        np.testing.assert_allclose(model.losses(params, x, labels, 0.3), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_no_token_sees_the_future():

@@ -53,14 +53,16 @@ class Lanes:
             program: What they share.
             lanes: In what they differ.
             batches: The training data, the same for all.
-            side_by_side: Whether to run them under `vmap`; left to the device if None.
+            side_by_side: Whether to run them under `vmap`; if None, where there are several and the device is no CPU.
             mesh: The devices to split them over, from `make_mesh`; None for one device.
         """
         if not lanes:
             raise ValueError("no runs: expected one or more")
         self.program = program
         self.lanes = list(lanes)
-        self.side_by_side = jax.default_backend() != "cpu" if side_by_side is None else side_by_side
+        if side_by_side is None:
+            side_by_side = jax.default_backend() != "cpu" and len(lanes) > 1
+        self.side_by_side = side_by_side
         self._batches = batches
         self._devices = None if mesh is None else Placement(mesh, self.side_by_side)
         self._everywhere = None if self._devices is None else self._devices.replicated

@@ -136,8 +136,7 @@ class Program:
 
     def loss(self, effective: PyTree, attention_scale: Any, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         """Give the mean cross-entropy of every next token, in nats; tokens of weight 0 do not count."""
-        logits = self.model.logits(effective, tokens[:, :-1], attention_scale)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        losses = self.model.losses(effective, tokens[:, :-1], tokens[:, 1:], attention_scale)
         return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1)
 
     def evaluate(self, params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array) -> jax.Array:

@@ -1,0 +1,207 @@
+"""This project's side of `gpu.py`. Prints JSON lines."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gpu_settings as settings
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gpu_settings import tell
+
+from widthwise.data import Order, Resident, Synthetic
+from widthwise.measure import Probe, log_spaced
+from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
+
+OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor")
+
+
+def lanes_for(part: str, width: int, count: int, *, optimizer: str = "adam", steps: int = 10_000) -> Lanes:
+    """Set up runs that differ in their learning rates, on random tokens."""
+    setting = settings.SETTINGS[part]
+    runs = [
+        resolve(
+            Spec(
+                width=width,
+                blocks=setting.blocks,
+                head_dim=setting.head_dim,
+                context=setting.context,
+                vocabulary=setting.vocabulary,
+                batch=setting.batch,
+                data="synthetic",
+                steps=steps,
+                warmup=steps // 10,
+                optimizer=optimizer,
+                learning_rate=1e-4 * (1 + lane / count),
+            ),
+            vocabulary=setting.vocabulary,
+            data={},
+        )
+        for lane in range(count)
+    ]
+    text = np.random.default_rng(0).integers(0, setting.vocabulary, 2_000_000).astype(np.uint16)
+    order = Order(sequences=len(text) // setting.context - 1, batch=setting.batch, seed=0)
+    batches = Resident(text, order, setting.context, setting.vocabulary)
+    return Lanes(runs[0].program, [run.lane for run in runs], batches)
+
+
+class Steps:
+    """Takes steps of some lanes, again and again."""
+
+    def __init__(self, lanes: Lanes, count: int) -> None:
+        self.lanes, self.count, self.states = lanes, count, lanes.start()
+
+    def __call__(self) -> None:
+        """Take the steps of one call and wait for them."""
+        self.states, result = self.lanes.chunk(self.states, 0, self.count)
+        assert np.isfinite(result.losses).all()
+
+
+def measure(part: str, width: int) -> None:
+    """Time steps."""
+    setting, models = settings.SETTINGS[part], 1 if part == "single" else settings.LANES
+    count = settings.steps_for(setting, width, models)
+    steps = Steps(lanes_for(part, width, models), count)
+    first = settings.seconds(steps)
+    found = settings.median_seconds(steps) / count
+    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 1e9
+    tell(
+        part=part,
+        who="ours",
+        width=width,
+        models=models,
+        **settings.speed(setting, width, models, found),
+        first_seconds=first,
+        peak_gb=peak,  # with what the compiler took to try matrix products out
+        program_gb=steps.lanes.chunk_bytes(count) / 1e9,
+    )
+
+
+def optimizers(part: str, width: int) -> None:
+    """Time a step of each optimizer, in rounds that take turns."""
+    setting, models = settings.SETTINGS[part], 1 if part == "single" else settings.LANES
+    count = settings.steps_for(setting, width, models)
+    found = {}
+    for name in OPTIMIZERS:
+        steps = Steps(lanes_for(part, width, models, optimizer=name), count)
+        steps()
+        found[name] = settings.median_seconds(steps) / count
+        tell(
+            part="optimizers",
+            who=f"{part} {name}",
+            width=width,
+            step_ms=found[name] * 1e3,
+            relative_to_adam=found[name] / found["adam"],
+        )
+
+
+def alignment(width: int) -> None:
+    """Train with measurements of alignment at their default spacing, and without."""
+    steps, setting = 1000, settings.SETTINGS["lanes"]
+    lanes = lanes_for("lanes", width, 8, steps=steps)
+    evaluation = Synthetic(vocabulary=setting.vocabulary, context=setting.context, batch=8).held_out(1)
+    probe = Probe(tokens=evaluation.tokens[0][:8, :-1], steps=log_spaced(steps))
+
+    def run(probe: Probe | None) -> None:
+        train(lanes, evaluation, evaluate_every=steps, probe=probe)
+
+    run(probe)  # compiles everything that the other needs too
+    without, measured = (settings.median_seconds(lambda chosen=chosen: run(chosen), 1) for chosen in (None, probe))
+    tell(
+        part="alignment",
+        who="ours",
+        width=width,
+        seconds=without,
+        measured_seconds=measured,
+        cost=measured / without - 1,
+    )
+
+
+def checkpoints(width: int) -> None:
+    """Train with five checkpoints, and without."""
+    steps, setting = 150, settings.SETTINGS["single"]
+    lanes = lanes_for("single", width, 1, steps=steps)
+    size = sum(x.nbytes for x in jax.tree.leaves(lanes.start()))
+    evaluation = Synthetic(vocabulary=setting.vocabulary, context=setting.context, batch=8).held_out(1)
+
+    def run(kept: Checkpoints | None) -> None:
+        train(lanes, evaluation, chunk=10, evaluate_every=steps, checkpoints=kept, checkpoint_steps=steps // 5)
+
+    run(None)
+    without = settings.seconds(lambda: run(None))
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Checkpoints(Path(folder))
+        saving = settings.seconds(lambda: run(kept))
+        kept.close()
+    tell(
+        part="checkpoints",
+        who="ours",
+        width=width,
+        state_gb=size / 1e9,
+        seconds=without,
+        stall_seconds_each=(saving - without) / 5,
+    )
+
+
+def sweep() -> None:
+    """Run the command that a user would."""
+    setting, rates = settings.SETTINGS["lanes"], settings.RATES
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "study": folder,
+            "widths": settings.SWEEP_WIDTH,
+            "parameterizations": settings.PARAMETERIZATIONS,
+            "grid": (rates[0] * 0.99, rates[-1] * 1.01),
+            "blocks": setting.blocks,
+            "head-dim": setting.head_dim,
+            "context": setting.context,
+            "batch": setting.batch,
+            "steps": settings.SWEEP_STEPS,
+            "warmup": settings.SWEEP_WARMUP,
+            "eval-batches": settings.SWEEP_EVALUATIONS,
+        }
+        words = [
+            word
+            for name, value in options.items()
+            for word in (f"--{name}", *map(str, value if isinstance(value, tuple) else (value,)))
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "widthwise.cli", "sweep", *words], check=True, capture_output=True, text=True
+        )
+    tell(part="sweep", who="ours", width=settings.SWEEP_WIDTH, said=done.stdout.splitlines()[-1])
+
+
+def peak() -> None:
+    """Time a large matrix product of random numbers."""
+    size = 8192
+    x, y = jax.random.normal(jax.random.key(0), (2, size, size), jnp.bfloat16)
+    product = jax.jit(jnp.matmul)
+
+    def products() -> None:
+        for _ in range(20):
+            last = product(x, y)
+        last.block_until_ready()
+
+    products()
+    tell(part="peak", who="ours", width=size, tflops=20 * 2 * size**3 / settings.median_seconds(products) / 1e12)
+
+
+if __name__ == "__main__":
+    chosen = settings.arguments(
+        ["peak", "single", "lanes", "sweep", "optimizers-single", "optimizers-lanes", "alignment", "checkpoints"]
+    )
+    match chosen.part:
+        case "peak":
+            peak()
+        case "sweep":
+            sweep()
+        case "alignment":
+            alignment(chosen.width)
+        case "checkpoints":
+            checkpoints(chosen.width)
+        case "single" | "lanes" as part:
+            measure(part, chosen.width)
+        case part:
+            optimizers(part.removeprefix("optimizers-"), chosen.width)
