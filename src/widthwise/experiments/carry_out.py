@@ -44,13 +44,12 @@ def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) 
 
 
 def _carry_out(stage: Stage, results: Results, driver: Driver) -> list[str]:
-    label = results.label(stage.part)
     if isinstance(stage, Tune):
-        return _tune(stage, label, driver)
+        return _tune(stage, results, driver)
     search = stage if isinstance(stage, Search) else stage.of
-    findings = _search(search, results.label(search.part), driver)
+    findings = _search(search, results, driver)
     if isinstance(stage, Probe):
-        _probe(search, findings, label, driver)
+        _probe(search, findings, results.label(stage.part), driver)
     return [
         f"{finding.group.title}, width {finding.width}: {what}"
         for finding in findings
@@ -58,11 +57,14 @@ def _carry_out(stage: Stage, results: Results, driver: Driver) -> list[str]:
     ]
 
 
-def _search(search: Search, label: str, driver: Driver) -> list[Finding]:
-    def constants(*names: str) -> Constants:
-        return look_up(driver.study, *names)
+def _search(search: Search, results: Results, driver: Driver) -> list[Finding]:
+    def constants(name: str, optimizer: str, parameterization: str) -> Constants:
+        # Adam-atan2 is Adam without epsilon, and so it gets Adam's, as in the paper.
+        tuned_for = "adam" if optimizer == "adam_atan2" else optimizer
+        return look_up(driver.study, results.label(name) if name == TUNED else name, tuned_for, parameterization)
 
-    return run_sweep(search.sweep, driver, Wants(search.sweep.base), constants=constants, label=label)
+    sweep = search.sweep
+    return run_sweep(sweep, driver, Wants(sweep.base), constants=constants, label=results.label(search.part))
 
 
 def _probe(search: Search, findings: Sequence[Finding], label: str, driver: Driver) -> None:
@@ -85,9 +87,9 @@ def _probe(search: Search, findings: Sequence[Finding], label: str, driver: Driv
     driver.compute(wanted, label=label)
 
 
-def _tune(stage: Tune, label: str, driver: Driver) -> list[str]:
+def _tune(stage: Tune, results: Results, driver: Driver) -> list[str]:
     spec, tuning = stage.spec, stage.tuning
-    tried = run_tuning(tuning, spec, driver, Wants(spec), label=label)
+    tried = run_tuning(tuning, spec, driver, Wants(spec), label=results.label(stage.part))
     tuned, of = tuning.result(tried), f"{spec.parameterization}, {spec.optimizer}"
     if tuned is None:
         return [f"constants of {of}: every trial diverged or failed"]
@@ -98,5 +100,5 @@ def _tune(stage: Tune, label: str, driver: Driver) -> list[str]:
         "default_loss": next((trial.loss for trial in tried if trial.constants == Constants()), None),
         **tuned.to_json(),
     }
-    keep(driver.study, TUNED, spec.optimizer, spec.parameterization, tuned.constants, about)
+    keep(driver.study, results.label(TUNED), spec.optimizer, spec.parameterization, tuned.constants, about)
     return [f"constants of {of}: {role.value} at an edge of its range" for role in tuned.at_edge]

@@ -53,9 +53,10 @@ class Results:
     def tuned(self, name: str) -> dict[tuple[str, str], dict[str, Any]]:
         """Give what was tuned under a name, by optimizer and parameterization: the constants, and what is kept of them.
 
+        Every experiment keeps its own, for each scale: what is best at one is not at another.
         `constants` is a `Constants`; `about` has the eval loss, the ranges and the number of trials averaged.
         """
-        prefix = f"constants/{name}/"
+        prefix = f"constants/{self.label(name)}/"
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for note, value in self._study.notes(prefix).items():
             optimizer, parameterization = note.removeprefix(prefix).split("/")

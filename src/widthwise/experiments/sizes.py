@@ -5,7 +5,8 @@ size; `gpu` measures them in minutes to an hour on one GPU; `paper` is the paper
 appendix). Experiments start from the table here and change what they must.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from widthwise.sweep.search import Grid, Lattice, Search
@@ -30,6 +31,7 @@ class Size:
         scale: Its name.
         base: What all runs share.
         widths: The widths.
+        starts: Where the search for a learning rate starts, by optimizer.
         octaves: How far around its start a learning rate is searched, to each side; None to search adaptively.
         trials: How many trials a search for constants takes.
         seeds: Seeds of every width.
@@ -40,6 +42,7 @@ class Size:
     scale: Scale
     base: Spec
     widths: tuple[int, ...]
+    starts: Mapping[str, float] = field(default_factory=STARTS.copy)
     octaves: float | None = None
     trials: int = 800
     seeds: tuple[int, ...] = (0,)
@@ -48,7 +51,7 @@ class Size:
 
     def spec(self, optimizer: str, **changes: Any) -> Spec:
         """Give the specification that runs with an optimizer share."""
-        values = {"width": self.widths[0], "optimizer": optimizer, "learning_rate": STARTS[optimizer], **changes}
+        values = {"width": self.widths[0], "optimizer": optimizer, "learning_rate": self.starts[optimizer], **changes}
         return replace(self.base, **values)
 
     def sweeps(self, optimizer: str, *, changes: dict[str, Any] | None = None, **axes: Any) -> tuple[Sweep, ...]:
@@ -98,7 +101,9 @@ SIZES: dict[Scale, Size] = {
             eval_batches=1,
         ),
         widths=(16, 32),
-        octaves=0.5,
+        # In so few steps larger rates are best; optima of Adam, and most others, lie inside these grids.
+        starts={"sgd": 2**0.5, "adam": 2**-3.5, "adam_atan2": 2**-3.5, "adam_ps": 2**-2, "adafactor": 2**-2},
+        octaves=1.5,
         trials=4,
     ),
     "cpu": Size(
