@@ -24,6 +24,13 @@ class Verdict(StrEnum):
     UNCLEAR = "cannot tell"
     MISSING = "not measured"
 
+    @classmethod
+    def of(cls, holds: bool, *numbers: float) -> "Verdict":
+        """Say whether something holds; that it was not measured where one of the numbers it rests on is NaN."""
+        if any(math.isnan(number) for number in numbers):
+            return cls.MISSING
+        return cls.HOLDS if holds else cls.FAILS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:

@@ -65,3 +65,8 @@ EVAL_LOSSES = MappingProxyType(
     }
 )
 """Best eval losses at 26.8 B parameters, by optimizer, parameterization and setting."""
+
+ARCTAN_CONSTANTS = MappingProxyType(
+    {1: (1.0, 1.27), 2: (2.0, 2.16), 4: (4.0, 4.08), 8: (8.0, 8.04), 16: (16.0, 16.02), 32: (32.0, 32.01)}
+)
+"""Constants a for scaling the arctangent, by b: where m is far smaller than √v, and where it is alike."""

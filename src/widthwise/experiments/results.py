@@ -28,7 +28,8 @@ class Results:
     """
 
     def __init__(self, study: Study, name: str, scale: Scale) -> None:
-        self.name, self.scale = name, scale
+        self.name = name
+        self.scale: Scale = scale
         self._study = study
 
     def label(self, part: str) -> str:
@@ -49,6 +50,17 @@ class Results:
         curves = self._study.curves([row.run for row in ended])
         found = (Probed(spec=row.spec, points=alignment_points(curves[row.run])) for row in ended)
         return [probed for probed in found if probed.points]
+
+    def gradients(self, part: str, spec: dict[str, Any]) -> dict[str, float]:
+        """Give the root mean square of the last gradients of a run, by role; nothing where it is not known."""
+        found = [row for row in self.rows(part) if all(row.spec.get(name) == value for name, value in spec.items())]
+        curves = self._study.curves([row.run for row in found[:1]])
+        return {
+            name.removeprefix("gradients/"): float(curve.values[-1])
+            for of_run in curves.values()
+            for name, curve in of_run.items()
+            if name.startswith("gradients/") and len(curve.values)
+        }
 
     def tuned(self, name: str) -> dict[tuple[str, str], dict[str, Any]]:
         """Give what was tuned under a name, by optimizer and parameterization: the constants, and what is kept of them.

@@ -30,6 +30,14 @@ NAMES = {
 }
 """What people call what the code has names for."""
 
+SWEEPS = (
+    "Above: eval loss against the base learning rate, a line for each width; only stable rates are drawn, the optimum "
+    "is marked. Below: the optimal rate against width and the power law through it."
+)
+"""How to read sweeps with their power laws."""
+BEST_LOSSES = "The eval loss with the best learning rate of each width."
+"""How to read losses against size."""
+
 
 def called(*names: str) -> str:
     """Write names for people.
@@ -47,6 +55,15 @@ def signed(value: float, digits: int = 2) -> str:
     ('−0.95', '0.02', '–')
     """
     return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def percent(fraction: float) -> str:
+    """Write a relative change.
+
+    >>> percent(-0.0123)
+    '−1.23 %'
+    """
+    return f"{signed(100 * fraction)} %"
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -130,6 +147,60 @@ def sensitivity(name: str, fits: Mapping[str, GroupFit]) -> Table:
         ),
         columns=("group", "width", "optimal rate", "eval loss", "curvature", "octaves to the edge"),
         rows=tuple(rows),
+    )
+
+
+def largest_losses(groups: Mapping[tuple[str, str, str], GroupFit]) -> tuple[dict[tuple[str, str, str], float], int]:
+    """Give the best eval loss of each group at the largest width of all, NaN where not known; and that width."""
+    width = max(trial.width for fit in groups.values() for trial in fit.trials)
+    losses = {
+        key: next(
+            (optimum.eval_loss for optimum in fit.transfer.optima if optimum.width == width and optimum.interior),
+            math.nan,
+        )
+        for key, fit in groups.items()
+    }
+    return losses, width
+
+
+def eval_losses(
+    name: str,
+    title: str,
+    losses: Mapping[tuple[str, str, str], float],
+    settings: Sequence[str],
+    *,
+    caption: str,
+    of_the_paper: bool = False,
+) -> Table:
+    """Show eval losses: a row for each optimizer and parameterization, a column for each setting, the best marked.
+
+    Args:
+        name: The table's name.
+        title: Its heading.
+        losses: The losses, by optimizer, parameterization and setting; NaN or missing where there is none.
+        settings: The columns.
+        caption: What models they are of.
+        of_the_paper: Whether these are the paper's losses, and none of ours.
+    """
+    pairs = list(dict.fromkeys((optimizer, parameterization) for optimizer, parameterization, _ in losses))
+    values = [[losses.get((*pair, setting), math.nan) for setting in settings] for pair in pairs]
+    best = {
+        (row, 2 + column)
+        for row, cells in enumerate(values)
+        for column, cell in enumerate(cells)
+        if cell == min(filter(math.isfinite, cells), default=math.nan)
+    }
+    return Table(
+        name=name,
+        title=title,
+        caption=f"{caption} The best setting of each row is marked.",
+        columns=("optimizer", "parameterization", *settings),
+        rows=tuple(
+            (*map(called, pair), *(signed(cell, 3) for cell in cells))
+            for pair, cells in zip(pairs, values, strict=True)
+        ),
+        best=frozenset(best),
+        paper=frozenset(range(2, 2 + len(settings))) if of_the_paper else frozenset(),
     )
 
 

@@ -49,6 +49,10 @@ class Size:
     more_seeds: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
 
+    def at_widths(self, *widths: int, **changes: Any) -> "Size":
+        """Give the size with other widths, the smallest of which is the base width, and other values for all runs."""
+        return replace(self, base=replace(self.base, width=widths[0], base_width=widths[0], **changes), widths=widths)
+
     def spec(self, optimizer: str, **changes: Any) -> Spec:
         """Give the specification that runs with an optimizer share."""
         values = {"width": self.widths[0], "optimizer": optimizer, "learning_rate": self.starts[optimizer], **changes}
@@ -83,7 +87,9 @@ class Size:
     @property
     def tuning(self) -> Tuning:
         """Say how constants are searched."""
-        return Tuning(trials=self.trials, batch=min(self.trials, 32), extensions=0 if self.scale == "smoke" else 1)
+        if self.scale == "smoke":  # so few trials find something better than the default only near it
+            return Tuning(trials=self.trials, batch=self.trials, extensions=0, low=0.25, high=4)
+        return Tuning(trials=self.trials, batch=min(self.trials, 32), extensions=1)
 
 
 SIZES: dict[Scale, Size] = {
@@ -102,9 +108,9 @@ SIZES: dict[Scale, Size] = {
         ),
         widths=(16, 32),
         # In so few steps larger rates are best; optima of Adam, and most others, lie inside these grids.
-        starts={"sgd": 2**0.5, "adam": 2**-3.5, "adam_atan2": 2**-3.5, "adam_ps": 2**-2, "adafactor": 2**-2},
-        octaves=1.5,
-        trials=4,
+        starts={"sgd": 2**0.5, "adam": 2**-4.5, "adam_atan2": 2**-4.5, "adam_ps": 2**-2, "adafactor": 2**-2},
+        octaves=2,
+        trials=8,
     ),
     "cpu": Size(
         scale="cpu",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from widthwise.experiments.paper_constants import PAPER
+from widthwise.experiments.sizes import Scale, Size
 from widthwise.sweep.sweep import Sweep
 from widthwise.sweep.tuning import Tuning
 from widthwise.train import Spec
@@ -86,6 +88,21 @@ def spec_of(stage: Stage) -> Spec:
     if isinstance(stage, Tune):
         return stage.spec
     return (stage if isinstance(stage, Search) else stage.of).sweep.base
+
+
+def optimal(scale: Scale) -> str:
+    """Say what optimal constants are called at a scale: the paper's where they apply, else those that are tuned."""
+    return PAPER if scale == "paper" else TUNED
+
+
+def tunings(size: Size, optimizers: Iterable[str], parameterizations: Sequence[str]) -> tuple[Tune, ...]:
+    """Search the constants of every optimizer and parameterization at a size's base width."""
+    width = size.base.base_width
+    return tuple(
+        Tune(spec=size.spec(optimizer, width=width, parameterization=name), tuning=size.tuning)
+        for optimizer in optimizers
+        for name in parameterizations
+    )
 
 
 def narrow(

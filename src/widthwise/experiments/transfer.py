@@ -12,6 +12,8 @@ from widthwise.experiments.paper_constants import PAPER
 from widthwise.experiments.paper_values import EXPONENTS, FULL_ALIGNMENT, PARAMETERIZATIONS
 from widthwise.experiments.results import Results, pick
 from widthwise.experiments.showing import (
+    BEST_LOSSES,
+    SWEEPS,
     called,
     exponents,
     loss_against_size,
@@ -62,8 +64,7 @@ def read(results: Results) -> Reading:
                 transfers(
                     f"sweeps-{setting}",
                     f"Adam, {called(setting)}",
-                    "Above: eval loss against the base learning rate, a line for each width; only stable rates are "
-                    "drawn, the optimum is marked. Below: the optimal rate against width and the power law through it.",
+                    SWEEPS,
                     shown,
                     {called(name): value for name, value in paper.items()},
                 )
@@ -82,7 +83,7 @@ def read(results: Results) -> Reading:
             loss_against_size(
                 "loss-against-size",
                 "Best eval loss against size",
-                "The eval loss with the best learning rate of each width.",
+                BEST_LOSSES,
                 {heading: fits for heading, fits in panels.items() if fits},
             ),
             sensitivity("sensitivity", groups),
