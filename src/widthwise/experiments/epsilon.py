@@ -17,7 +17,9 @@ from widthwise.experiments.sizes import SIZES, Scale, Size
 from widthwise.experiments.stages import TUNED, Search, Stage, optimal, tunings
 
 _SIZES: dict[Scale, Size] = {
-    "smoke": replace(SIZES["smoke"], octaves=1.0),
+    "smoke": replace(
+        SIZES["smoke"], starts={**SIZES["smoke"].starts, "adam": 2**-3.5, "adam_atan2": 2**-3.5}, octaves=1.5
+    ),
     "cpu": replace(SIZES["cpu"].at_widths(32, 64, 128), trials=32),
     "gpu": replace(SIZES["gpu"], widths=(128, 256, 512), more_seeds=()),
     "paper": replace(SIZES["paper"], widths=SIZES["paper"].widths[-6:]),

@@ -151,9 +151,8 @@ def _gradients(groups: Groups, results: Results) -> Table:
     for name, fit in groups.by_name(kind).items():
         for width in sorted({trial.width for trial in fit.trials}):
             best = min((trial for trial in fit.trials if trial.width == width), key=_loss)
-            wanted = {**fit.spec, "width": width, "learning_rate": best.learning_rate, "seed": best.seed}
-            sizes = results.gradients(PART, wanted)
-            rows.append((called(name), str(width), *(f"{sizes.get(role, math.nan):.1e}" for role in Role)))
+            sizes = results.gradients(PART, fit, best)
+            rows.append((called(name), str(width), *(f"{sizes[role]:.1e}" if role in sizes else "–" for role in Role)))
     return Table(
         name="gradients",
         title="Gradients that epsilon meets",

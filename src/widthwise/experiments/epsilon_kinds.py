@@ -66,7 +66,9 @@ def mitigations(scale: Scale) -> tuple[Kind, Kind, Kind]:
 
 def tried(scale: Scale) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
     """Give the constant epsilons and those per layer, six of each; at `smoke` those that the claims are about."""
-    constant, per_layer = (CONSTANT, PER_LAYER) if scale != "smoke" else (CONSTANT[2::2], PER_LAYER[2:4])
+    constant, per_layer = CONSTANT, PER_LAYER
+    if scale == "smoke":
+        constant, per_layer = (SMALL_CONSTANT, BASELINE), (SMALL_PER_LAYER,)
     return (
         tuple(Kind(epsilon=scaled(epsilon, scale)) for epsilon in constant),
         tuple(Kind(epsilon=scaled(epsilon, scale), per_layer=True) for epsilon in per_layer),

@@ -17,7 +17,7 @@ from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.findings import Finding, Verdict, below_zero, difference
 from widthwise.experiments.paper_values import EXPONENTS, MEDIAN_DIFFERENCE, PARAMETERIZATIONS
 from widthwise.experiments.results import Results, pick
-from widthwise.experiments.showing import SWEEPS, called, signed, transfers, with_interval
+from widthwise.experiments.showing import SWEEPS, called, signed, stated, transfers, with_interval
 from widthwise.experiments.sizes import SIZES, Scale, Size
 from widthwise.experiments.stages import Search, Stage
 from widthwise.fit import Estimate
@@ -30,7 +30,11 @@ HORIZONS = ("fixed", "compute_optimal")
 LARGEST = 6144
 """The largest width that the paper trained compute-optimally."""
 _SIZES: dict[Scale, Size] = {
-    "smoke": replace(SIZES["smoke"].at_widths(16, 32, batch=64, context=32, steps=100, warmup=5), octaves=1.5),
+    "smoke": replace(
+        SIZES["smoke"].at_widths(8, 16, batch=32, context=32, steps=100, warmup=4),
+        starts={"adam": 2**-3.5},
+        octaves=1.5,
+    ),
     "cpu": SIZES["cpu"].at_widths(16, 32, 48, batch=32, context=64, steps=200, warmup=20),
     "gpu": replace(
         SIZES["gpu"].at_widths(64, 128, 192, 256, blocks=2, head_dim=32, steps=1200, warmup=60), more_seeds=()
@@ -76,7 +80,7 @@ def read(results: Results) -> Reading:
             claim="the exponent is smaller with a compute-optimal horizon",
             of=called(name, optimizer),
             verdict=below_zero(estimate),
-            measured=f"smaller by {with_interval(_negated(estimate))}" if math.isfinite(estimate.value) else "",
+            measured=stated(_negated(estimate), "smaller by {}"),
             paper=_paper_difference(optimizer, name),
         )
         for (optimizer, name), estimate in apart.items()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from widthwise.experiments.sizes import Scale
+from widthwise.fit import Trial
 from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
 from widthwise.sweep import Curve, Row, Study
@@ -51,10 +52,12 @@ class Results:
         found = (Probed(spec=row.spec, points=alignment_points(curves[row.run])) for row in ended)
         return [probed for probed in found if probed.points]
 
-    def gradients(self, part: str, spec: dict[str, Any]) -> dict[str, float]:
-        """Give the root mean square of the last gradients of a run, by role; nothing where it is not known."""
-        found = [row for row in self.rows(part) if all(row.spec.get(name) == value for name, value in spec.items())]
-        curves = self._study.curves([row.run for row in found[:1]])
+    def gradients(self, part: str, fit: GroupFit, trial: Trial) -> dict[str, float]:
+        """Give the root mean square of the last gradients of a group's run, by role; nothing where it is not known."""
+        shared = {name: value for name, value in fit.spec.items() if not isinstance(value, tuple)}
+        wanted = {**shared, "width": trial.width, "learning_rate": trial.learning_rate, "seed": trial.seed}
+        found = [row.run for row in self.rows(part) if wanted.items() <= _plain(row.spec).items()]
+        curves = self._study.curves(found[:1])
         return {
             name.removeprefix("gradients/"): float(curve.values[-1])
             for of_run in curves.values()
@@ -74,6 +77,10 @@ class Results:
             optimizer, parameterization = note.removeprefix(prefix).split("/")
             found[optimizer, parameterization] = {**value, "constants": Constants(**value["constants"])}
         return found
+
+
+def _plain(spec: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in spec.items() if not isinstance(value, list)}
 
 
 def alignment_points(curves: dict[str, Curve]) -> tuple[AlignmentPoint, ...]:

@@ -79,6 +79,15 @@ def with_interval(estimate: Estimate) -> str:
     return f"{signed(estimate.value)} [{signed(estimate.low)}, {signed(estimate.high)}]"
 
 
+def stated(estimate: Estimate, words: str = "{}") -> str:
+    """Write an estimate with its interval into a phrase; nothing where it is not known.
+
+    >>> stated(Estimate(value=1, low=0.5, high=1.5), "apart by {}"), stated(Estimate(value=math.nan, low=0, high=0))
+    ('apart by 1.00 [0.50, 1.50]', '')
+    """
+    return words.format(with_interval(estimate)) if math.isfinite(estimate.value) else ""
+
+
 def transfers(
     name: str, title: str, caption: str, fits: Mapping[str, GroupFit], paper: Mapping[str, float] | None = None
 ) -> Transfers:

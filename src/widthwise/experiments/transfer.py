@@ -19,6 +19,7 @@ from widthwise.experiments.showing import (
     loss_against_size,
     sensitivity,
     signed,
+    stated,
     transfers,
     with_interval,
 )
@@ -102,7 +103,7 @@ def _findings(name: str, *fits: GroupFit | None) -> list[Finding]:
                 claim="exponent near zero for full alignment",
                 of=of,
                 verdict=near_zero(exponent),
-                measured=with_interval(exponent),
+                measured=stated(exponent),
                 paper=signed(FULL_ALIGNMENT[name]),
             )
         )
@@ -118,7 +119,7 @@ def _findings(name: str, *fits: GroupFit | None) -> list[Finding]:
                 claim=claim,
                 of=of,
                 verdict=below_zero(apart),
-                measured=f"{with_interval(other.transfer.law.exponent)}, apart by {with_interval(apart)}",
+                measured=stated(apart, f"{with_interval(other.transfer.law.exponent)}, apart by {{}}"),
                 paper=NO_ALIGNMENT if paper is None else signed(paper),
             )
         )

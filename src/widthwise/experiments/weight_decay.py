@@ -5,8 +5,6 @@ e^−2.5. In a training of some hundred steps it does next to nothing. So a shor
 that does as much in all, 5 / steps; the two are the same at the paper's scale.
 """
 
-import math
-
 from widthwise.experiments.comparing import improves
 from widthwise.experiments.exhibits import AnyExhibit
 from widthwise.experiments.experiment import Experiment, Reading
@@ -19,10 +17,10 @@ from widthwise.experiments.showing import (
     called,
     exponents,
     loss_against_size,
+    stated,
     transfers,
-    with_interval,
 )
-from widthwise.experiments.sizes import SIZES, Size
+from widthwise.experiments.sizes import SIZES, Scale, Size
 from widthwise.experiments.stages import Search, Stage
 from widthwise.sweep.constants import DEFAULT
 from widthwise.sweep.fits import GroupFit
@@ -32,6 +30,7 @@ DECAY = 1e-4
 """The paper's."""
 IN_ALL = 5.0
 """What the paper's decay adds up to over its 50,000 steps."""
+_SIZES: dict[Scale, Size] = {**SIZES, "cpu": SIZES["cpu"].at_widths(32, 64, 128)}
 
 
 def decays(size: Size) -> tuple[float, ...]:
@@ -78,7 +77,7 @@ def _findings(name: str, decay: float, fit: GroupFit | None, without: GroupFit |
                 claim="the learning rate scales alike with and without weight decay",
                 of=of,
                 verdict=near_zero(apart),
-                measured=f"exponents apart by {with_interval(apart)}" if math.isfinite(apart.value) else "",
+                measured=stated(apart, "exponents apart by {}"),
             )
         )
     return found
@@ -122,7 +121,7 @@ EXPERIMENT = Experiment(
         "Independent weight decay of 1e-4 improves the eval loss of Adam in every parameterization and leaves the "
         'scaling of the learning rate as it is ("Weight Decay Experiments", appendix).'
     ),
-    sizes=SIZES,
+    sizes=_SIZES,
     plan=plan,
     read=read,
 )

@@ -1,0 +1,142 @@
+"""Studies with known answers: the runs of a plan, written down without training, on parabolas that a test states.
+
+The log of the loss is a parabola in octaves of the learning rate, so every optimum, every exponent and every loss that
+a reading gives is known before.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from widthwise.experiments.results import Results
+from widthwise.experiments.sizes import Scale
+from widthwise.experiments.stages import TUNED, Probe, Search, Stage, Tune
+from widthwise.parameterize import Constants
+from widthwise.sweep import Study
+from widthwise.sweep.constants import keep
+from widthwise.sweep.records import Asked, Outcome
+from widthwise.train import Spec
+
+CURVATURE = 0.1
+"""By how much the log of the loss rises one octave away from the optimum."""
+OCTAVES = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
+"""Where rates are tried, from the optimum."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What is true of a group at a width: its best rate, in octaves, and the loss there."""
+
+    octaves: float
+    loss: float
+
+
+Answers = Callable[[Spec, Mapping[str, str]], Truth]
+"""Gives the truth for a specification and the names of its group."""
+
+
+def fill(
+    study: Study,
+    name: str,
+    scale: Scale,
+    stages: Iterable[Stage],
+    answers: Answers,
+    *,
+    constants: Callable[[str, str], Constants] = lambda *_: Constants(),
+    ratios: Callable[[Spec, str, int], float] = lambda *_: 0.5,
+    ended: Callable[[Spec], bool] = lambda _: True,
+) -> Results:
+    """Write the runs of a plan into a study.
+
+    Args:
+        study: The study.
+        name: The experiment's name.
+        scale: The scale.
+        stages: The plan.
+        answers: What is true.
+        constants: What tuning found, by optimizer and parameterization.
+        ratios: The alignment of a layer after a step.
+        ended: Which runs have ended; the others are waiting.
+    """
+    results = Results(study, name, scale)
+    for stage in stages:
+        if isinstance(stage, Tune):
+            _tune(results, study, stage, constants)
+            continue
+        search = stage if isinstance(stage, Search) else stage.of
+        runs = list(_runs(search, answers))
+        _write(study, results.label(search.part), runs, ended)
+        if isinstance(stage, Probe):
+            _write(study, results.label(stage.part), [_probed(run, ratios) for run in runs if run.best], ended)
+    return results
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    asked: Asked
+    spec: Spec
+    truth: Truth
+    curves: Mapping[str, Any]
+
+    @property
+    def away(self) -> float:
+        """How many octaves its rate lies from the optimum."""
+        return math.log2(self.spec.learning_rate) - self.truth.octaves
+
+    @property
+    def best(self) -> bool:
+        return abs(self.away) < 1e-9
+
+    @property
+    def outcome(self) -> Outcome:
+        loss = self.truth.loss * math.exp(CURVATURE * self.away**2)
+        results = {"eval_loss": loss, "parameters": 12 * self.spec.width**2}
+        return Outcome(run=self.asked.run, status="finished", results=results, curves=self.curves)
+
+
+def _tune(results: Results, study: Study, stage: Tune, constants: Callable[[str, str], Constants]) -> None:
+    spec = stage.spec
+    about = {"trials": stage.tuning.trials, "averaged": 2, "extended": ["embedding"], "at_edge": [], "eval_loss": 2.0}
+    found = constants(spec.optimizer, spec.parameterization)
+    keep(study, results.label(TUNED), spec.optimizer, spec.parameterization, found, about)
+
+
+def _runs(search: Search, answers: Answers) -> Iterable[_Run]:
+    sweep = search.sweep
+    for group in sweep.groups(lambda *_: Constants()):
+        for width in sweep.all_widths:
+            for seed in sweep.all_seeds:
+                middle = group.at(width=width, learning_rate=1.0, seed=seed, vocabulary=256)
+                truth = answers(middle, group.names)
+                gradients = {f"gradients/{role}": ([middle.steps], [1 / width]) for role in ("embedding", "hidden")}
+                for octave in OCTAVES:
+                    spec = replace(middle, learning_rate=2.0 ** (truth.octaves + octave))
+                    yield _Run(
+                        asked=_asked({**spec.to_json(), **group.names}), spec=spec, truth=truth, curves=gradients
+                    )
+
+
+def _probed(run: _Run, ratios: Callable[[Spec, str, int], float]) -> _Run:
+    return replace(run, asked=_asked({**run.asked.spec, "probe": True}), curves=_alignment(run.spec, ratios))
+
+
+def _asked(spec: dict[str, Any]) -> Asked:
+    run = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    return Asked(spec=spec, run=run, identity=spec)
+
+
+def _write(study: Study, label: str, runs: list[_Run], ended: Callable[[Spec], bool]) -> None:
+    study.ask([run.asked for run in runs], label=label)
+    study.record([run.outcome for run in runs if ended(run.spec)])
+
+
+def _alignment(spec: Spec, ratios: Callable[[Spec, str, int], float]) -> dict[str, Any]:
+    layers = ("readout/kernel", "blocks/0/mlp/up/kernel", "blocks/0/attention/query/kernel")
+    steps = [0, 1, spec.steps]
+    curves: dict[str, Any] = {
+        f"alignment/{layer}/ratio": (steps, [ratios(spec, layer, step) for step in steps]) for layer in layers
+    }
+    return {**curves, "alignment/tokens/embedding/ratio": (steps, [math.nan] * len(steps))}

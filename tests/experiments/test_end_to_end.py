@@ -1,0 +1,34 @@
+"""One experiment, carried out for real."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from widthwise.experiments.alignment import EXPERIMENT
+from widthwise.experiments.carry_out import carry_out
+from widthwise.experiments.exhibits import AlignmentCurves
+from widthwise.experiments.results import Results
+from widthwise.experiments.stages import Choice, narrow
+from widthwise.sweep import Study
+from widthwise.sweep.driver import Driver
+from widthwise.sweep.executors import Inline
+
+
+def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
+    size = replace(EXPERIMENT.sizes["smoke"], octaves=0.5)
+    stages = narrow(EXPERIMENT.plan(size), Choice(parameterizations=("mup",), widths=(16,)))
+    with Study.open(tmp_path) as study, Inline() as executor:
+        first = Driver(study, executor)
+        carry_out("alignment", "smoke", stages, first)
+        assert first.standing.trained == 4
+        reading = EXPERIMENT.read(Results(study, "alignment", "smoke"))
+        curves, _ = reading.exhibits
+        assert isinstance(curves, AlignmentCurves)
+        (points,) = curves.panels.values()
+        assert [points[0].step, points[-1].step] == [0, 20]
+        assert math.isclose(points[0].layers["readout/kernel"]["ratio"], 0.5, abs_tol=0.05)
+        assert len(reading.findings) == 4
+        second = Driver(study, executor)
+        carry_out("alignment", "smoke", stages, second)
+        assert second.standing.trained == 0
+        assert EXPERIMENT.read(Results(study, "alignment", "smoke")).findings == reading.findings
