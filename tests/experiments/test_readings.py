@@ -68,6 +68,8 @@ def test_half_a_study_reads_without_errors(study: Study, name: str):
     reading = read(study, name, level(), choice, ended=lambda spec: spec.width < 64 or spec.learning_rate < 2**-6.2)
     assert reading.exhibits
     assert len({one.name for one in reading.exhibits}) == len(reading.exhibits)
+    for one in reading.exhibits:
+        assert any(getattr(one, part, ()) for part in ("panels", "maps", "rows")), one.name
     for finding in reading.findings:
         assert (finding.verdict is Verdict.MISSING) == (not finding.measured), finding
 
@@ -271,9 +273,9 @@ def test_mitigations_and_equivalent_parameterizations(study: Study):
         assert better.measured.endswith(
             f"{-100 * 0.05 / 1.05:.2f} % at width 32, −13.04 % at width 128".replace("-", "−")
         )
-        assert find(reading, "changes the eval loss by 0.3%", f"standard, {kind}").verdict is Verdict.HOLDS
+        assert find(reading, "changes the eval loss by 0.3 %", f"standard, {kind}").verdict is Verdict.HOLDS
     assert find(reading, "improvement grows").verdict is Verdict.HOLDS
-    assert [finding.verdict for finding in reading.findings if "within 0.5%" in finding.claim] == [Verdict.HOLDS] * 4
+    assert [finding.verdict for finding in reading.findings if "within 0.5 %" in finding.claim] == [Verdict.HOLDS] * 4
     nearer = find(reading, "nearer to each other", "muP and mean-field")
     assert (nearer.verdict, nearer.measured) == (Verdict.HOLDS, "apart by 8.97 % at the baseline, 0.00 % with those")
     sensitive = find(reading, "most sensitive")

@@ -77,12 +77,12 @@ def read(results: Results) -> Reading:
 
 def _findings(of: str, adafactor: GroupFit, adam_ps: GroupFit) -> list[Finding]:
     change = changes(adafactor, adam_ps)
-    found = alike(f"losses differ little, by {MINOR:.0%} or less", of, adafactor, adam_ps, within=MINOR)
+    found = alike(f"losses differ little, by {100 * MINOR:g} % or less", of, adafactor, adam_ps, within=MINOR)
     if len(change) > 1:
         moved = change[max(change)] - change[min(change)]
         found.append(
             Finding(
-                claim=f"losses scale alike: the difference moves by {SIMILAR:.0%} or less",
+                claim=f"losses scale alike: the difference moves by {100 * SIMILAR:g} % or less",
                 of=of,
                 verdict=Verdict.of(abs(moved) <= SIMILAR),
                 measured=f"it moves by {percent(moved)} from width {min(change)} to {max(change)}",

@@ -13,6 +13,7 @@ from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.findings import Finding, Verdict
 from widthwise.experiments.paper_values import ARCTAN_CONSTANTS
 from widthwise.experiments.results import Results
+from widthwise.experiments.showing import percent
 
 TIMES = tuple(2**power for power in range(6))
 """The values of b."""
@@ -69,7 +70,7 @@ def _findings() -> tuple[Finding, ...]:
             claim="the values of a in the two regimes converge as b grows",
             of="computed",
             verdict=Verdict.of(all(later < sooner for sooner, later in itertools.pairwise(apart))),
-            measured=f"apart by {apart[0]:.1%} at b = {TIMES[0]}, by {apart[-1]:.2%} at b = {TIMES[-1]}",
+            measured=f"apart by {percent(apart[0])} at b = {TIMES[0]}, by {percent(apart[-1])} at b = {TIMES[-1]}",
         ),
         Finding(
             claim="Adam-atan2 does not change with the scale of gradients, Adam with an epsilon does",
@@ -77,7 +78,7 @@ def _findings() -> tuple[Finding, ...]:
             verdict=Verdict.of(with_arctangent < 1e-12 and with_epsilon > 0.5),
             measured=(
                 f"over factors of {FACTORS[0]:.0e} to {FACTORS[-1]:.0e} the update changes by {with_arctangent:.0e} "
-                f"of it with the arctangent, by {with_epsilon:.0%} with epsilon {EPSILON:g}"
+                f"of it with the arctangent, by {percent(with_epsilon)} with epsilon {EPSILON:g}"
             ),
         ),
     )

@@ -28,12 +28,14 @@ COLUMNS = tuple(setting for setting in SETTINGS if setting.startswith(("full + o
 def exhibits(groups: Groups, results: Results) -> tuple[AnyExhibit, ...]:
     """Show what is known of every kind of epsilon."""
     kinds = dict(zip(("constant", "per-layer"), tried(groups.scale), strict=True))
+    heatmaps = [_heatmaps(what, groups, some) for what, some in kinds.items()]
+    gradients = _gradients(groups, results)
     return (
-        *(_heatmaps(what, groups, some) for what, some in kinds.items()),
+        *(shown for shown in heatmaps if shown.maps),
         *_sweeps({f"{what} epsilon": groups.by_kind(SWEPT, some) for what, some in kinds.items()}),
-        *_against_size(groups),
+        *(shown for shown in _against_size(groups) if shown.panels),
         *_tables(groups),
-        _gradients(groups, results),
+        *([gradients] if gradients.rows else []),
     )
 
 

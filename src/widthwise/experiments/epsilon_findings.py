@@ -35,7 +35,7 @@ def _mitigated(groups: Groups) -> list[Finding]:
             if name in SENSITIVE:
                 found += improves("the mitigation improves the eval loss", of, *fits, paper)
             else:
-                claim = f"the mitigation changes the eval loss by {UNCHANGED:.1%} or less"
+                claim = f"the mitigation changes the eval loss by {100 * UNCHANGED:g} % or less"
                 found += alike(claim, of, *fits, within=UNCHANGED, paper=paper)
     after, base = groups.get("mean_field", per_layer), groups.get("mean_field", before)
     gap = changes(after, base) if after and base else {}
@@ -62,7 +62,7 @@ def _similar(groups: Groups) -> list[Finding]:
             apart = max(fmean(map(abs, gap.values())) for gap in gaps)
             found.append(
                 Finding(
-                    claim=f"the three mitigations are within {SIMILAR:.1%} of each other",
+                    claim=f"the three mitigations are within {100 * SIMILAR:g} % of each other",
                     of=called(name),
                     verdict=Verdict.of(apart <= SIMILAR),
                     measured=f"apart by {percent(apart)} at most, on average over widths",

@@ -108,7 +108,7 @@ def _findings(groups: Mapping[Key, GroupFit]) -> list[Finding]:
             found += comparison(claim, optimizer, name, "none + optimal", "full + optimal")
     for name in PARAMETERIZATIONS:
         found += alike(
-            f"with parameter scaling, tuned constants change the eval loss by {MINOR:.1%} or less",
+            f"with parameter scaling, tuned constants change the eval loss by {100 * MINOR:g} % or less",
             called(name, "adam_ps"),
             groups.get(("adam_ps", name, "global + optimal")),
             groups.get(("adam_ps", name, "global + default")),
