@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from widthwise.experiments.exhibits import AlignmentCurves, Heatmaps, Lines, Tab
 from widthwise.experiments.experiment import Reading
 from widthwise.experiments.findings import Finding, Verdict
 from widthwise.experiments.registry import EXPERIMENTS
-from widthwise.experiments.results import Results
+from widthwise.experiments.results import Results, best_losses
 from widthwise.experiments.stages import Choice, narrow
+from widthwise.fit import fit_transfer
 from widthwise.parameterize import Constants
 from widthwise.sweep import Study
 
@@ -314,3 +316,17 @@ def test_constants_of_another_scale_or_experiment_are_not_shown(study: Study):
     assert EXPERIMENTS["constants"].read(Results(study, "constants", "cpu")).exhibits
     assert not EXPERIMENTS["constants"].read(Results(study, "constants", "gpu")).exhibits
     assert not Results(study, "per-layer", "cpu").tuned("tuned")
+
+
+def test_the_best_loss_is_that_of_the_best_rate_and_not_a_parabola_s(study: Study):
+    results = fill(
+        study, "transfer", "cpu", EXPERIMENTS["transfer"].plan(EXPERIMENTS["transfer"].sizes["cpu"]), level()
+    )
+    (fit, *_) = results.fits("rates")
+    # Far from the optimum the loss rises more slowly than any parabola, so that one through all of it lies too low.
+    flat = [replace(trial, eval_loss=2 + 0.05 * abs(math.log2(trial.learning_rate) + 6)) for trial in fit.trials]
+    bent = replace(fit, trials=tuple(flat), transfer=fit_transfer(flat))
+    assert best_losses(bent) == pytest.approx({64: 2.0, 128: 2.0, 256: 2.0})
+    assert bent.transfer.optima[0].eval_loss != pytest.approx(2.0, abs=1e-3)
+    at_edge = [trial for trial in flat if trial.learning_rate <= 2**-6]
+    assert best_losses(replace(fit, trials=tuple(at_edge), transfer=fit_transfer(at_edge))) == {}

@@ -6,13 +6,9 @@ Only optima that lie inside what was tried count: the best of rates that were al
 from statistics import fmean
 
 from widthwise.experiments.findings import SAME, Finding, Verdict, better
+from widthwise.experiments.results import best_losses
 from widthwise.experiments.showing import percent
 from widthwise.sweep.fits import GroupFit
-
-
-def best_losses(fit: GroupFit) -> dict[int, float]:
-    """Give the eval loss at the optimum of each width whose optimum is known."""
-    return {optimum.width: optimum.eval_loss for optimum in fit.transfer.optima if optimum.interior}
 
 
 def changes(fit: GroupFit, than: GroupFit) -> dict[int, float]:

@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from statistics import fmean
 
-from widthwise.experiments.comparing import best_losses
 from widthwise.experiments.epsilon_kinds import PART, Groups, Kind, baseline, mitigations, tried
 from widthwise.experiments.exhibits import AnyExhibit, Heatmap, Heatmaps, Lines, Panel, Series, Table
 from widthwise.experiments.paper_values import EVAL_LOSSES, PARAMETERIZATIONS, SETTINGS
-from widthwise.experiments.results import Results
+from widthwise.experiments.results import Results, best_losses
 from widthwise.experiments.showing import BEST_LOSSES, called, eval_losses, largest_losses, loss_against_size
 from widthwise.experiments.sizes import Scale
 from widthwise.fit import Trial

@@ -3,10 +3,11 @@
 from itertools import combinations
 from statistics import fmean
 
-from widthwise.experiments.comparing import alike, best_losses, changes, improves
+from widthwise.experiments.comparing import alike, changes, improves
 from widthwise.experiments.epsilon_kinds import Groups, baseline, mitigations, tried
 from widthwise.experiments.findings import Finding, Verdict
 from widthwise.experiments.paper_values import EVAL_LOSSES, PARAMETERIZATIONS
+from widthwise.experiments.results import best_losses
 from widthwise.experiments.showing import called, percent
 
 SENSITIVE = ("ntk", "mean_field")

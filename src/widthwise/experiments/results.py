@@ -1,11 +1,13 @@
 """What a study holds of an experiment: complete, or as far as it has come."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from widthwise.experiments.sizes import Scale
 from widthwise.fit import Trial
+from widthwise.fit.trials import curves
 from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
 from widthwise.sweep import Curve, Row, Study
@@ -48,8 +50,8 @@ class Results:
     def probed(self, part: str) -> list[Probed]:
         """Give what the runs of a part measured."""
         ended = [row for row in self.rows(part) if row.status in ("finished", "diverged")]
-        curves = self._study.curves([row.run for row in ended])
-        found = (Probed(spec=row.spec, points=alignment_points(curves[row.run])) for row in ended)
+        kept = self._study.curves([row.run for row in ended])
+        found = (Probed(spec=row.spec, points=alignment_points(kept[row.run])) for row in ended)
         return [probed for probed in found if probed.points]
 
     def gradients(self, part: str, fit: GroupFit, trial: Trial) -> dict[str, float]:
@@ -57,10 +59,10 @@ class Results:
         shared = {name: value for name, value in fit.spec.items() if not isinstance(value, tuple)}
         wanted = {**shared, "width": trial.width, "learning_rate": trial.learning_rate, "seed": trial.seed}
         found = [row.run for row in self.rows(part) if wanted.items() <= _plain(row.spec).items()]
-        curves = self._study.curves(found[:1])
+        kept = self._study.curves(found[:1])
         return {
             name.removeprefix("gradients/"): float(curve.values[-1])
-            for of_run in curves.values()
+            for of_run in kept.values()
             for name, curve in of_run.items()
             if name.startswith("gradients/") and len(curve.values)
         }
@@ -94,6 +96,16 @@ def alignment_points(curves: dict[str, Curve]) -> tuple[AlignmentPoint, ...]:
         for point, value in zip(points, curves[name].values.tolist(), strict=True):
             point.setdefault(layer, {})[field] = value
     return tuple(AlignmentPoint(step=step, layers=layers) for step, layers in zip(steps, points, strict=True))
+
+
+def best_losses(fit: GroupFit) -> dict[int, float]:
+    """Give the smallest eval loss of each width whose optimum lies inside what was tried.
+
+    As in the paper it is the best of the rates tried. The bottom of a parabola is no substitute: far from the optimum
+    losses are no parabola, and the bottom then is off by a percent, which is more than most settings differ by.
+    """
+    known = {optimum.width for optimum in fit.transfer.optima if optimum.interior}
+    return {curve.width: math.exp(curve.level[curve.best]) for curve in curves(fit.trials) if curve.width in known}
 
 
 def pick(fits: Iterable[GroupFit], **names: Any) -> GroupFit | None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from widthwise.experiments.exhibits import Lines, Panel, Series, Table, Transfers
+from widthwise.experiments.results import best_losses
 from widthwise.fit import Estimate
 from widthwise.sweep.fits import GroupFit
 
@@ -106,8 +107,8 @@ def transfers(
 def losses_by_size(fit: GroupFit) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Give the number of parameters and the best eval loss of each width whose optimum is known."""
     sizes = {trial.width: trial.parameters for trial in fit.trials if trial.parameters is not None}
-    known = [optimum for optimum in fit.transfer.optima if optimum.interior and optimum.width in sizes]
-    return tuple(float(sizes[optimum.width] or 0) for optimum in known), tuple(optimum.eval_loss for optimum in known)
+    losses = {width: loss for width, loss in best_losses(fit).items() if width in sizes}
+    return tuple(float(sizes[width] or 0) for width in losses), tuple(losses.values())
 
 
 def loss_against_size(name: str, title: str, caption: str, panels: Mapping[str, Mapping[str, GroupFit]]) -> Lines:
@@ -162,13 +163,7 @@ def sensitivity(name: str, fits: Mapping[str, GroupFit]) -> Table:
 def largest_losses(groups: Mapping[tuple[str, str, str], GroupFit]) -> tuple[dict[tuple[str, str, str], float], int]:
     """Give the best eval loss of each group at the largest width of all, NaN where not known; and that width."""
     width = max(trial.width for fit in groups.values() for trial in fit.trials)
-    losses = {
-        key: next(
-            (optimum.eval_loss for optimum in fit.transfer.optima if optimum.width == width and optimum.interior),
-            math.nan,
-        )
-        for key, fit in groups.items()
-    }
+    losses = {key: best_losses(fit).get(width, math.nan) for key, fit in groups.items()}
     return losses, width
 
 
