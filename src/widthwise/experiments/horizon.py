@@ -30,11 +30,7 @@ HORIZONS = ("fixed", "compute_optimal")
 LARGEST = 6144
 """The largest width that the paper trained compute-optimally."""
 _SIZES: dict[Scale, Size] = {
-    "smoke": replace(
-        SIZES["smoke"].at_widths(8, 16, batch=32, context=32, steps=100, warmup=4),
-        starts={"adam": 2**-3.5},
-        octaves=1.5,
-    ),
+    "smoke": replace(SIZES["smoke"].at_widths(8, 16, batch=32, context=32, steps=100, warmup=4), octaves=1.5),
     "cpu": SIZES["cpu"].at_widths(16, 32, 48, batch=32, context=64, steps=200, warmup=20),
     "gpu": replace(
         SIZES["gpu"].at_widths(64, 128, 192, 256, blocks=2, head_dim=32, steps=1200, warmup=60), more_seeds=()
