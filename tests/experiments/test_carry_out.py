@@ -1,0 +1,52 @@
+"""Which constants a search gets."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from widthwise.experiments import carry_out as module
+from widthwise.experiments.carry_out import carry_out
+from widthwise.experiments.registry import EXPERIMENTS
+from widthwise.experiments.results import Results
+from widthwise.experiments.sizes import Scale
+from widthwise.experiments.stages import TUNED
+from widthwise.parameterize import Constants
+from widthwise.sweep import Study
+from widthwise.sweep.constants import keep
+from widthwise.sweep.driver import Driver
+from widthwise.sweep.executors import Inline
+
+
+def looked_up(study: Study, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Constants]:
+    """Carry out a search that trains nothing; give what it looks constants up with."""
+    found: list[Callable[..., Constants]] = []
+    monkeypatch.setattr(module, "Wants", lambda spec: None)
+    monkeypatch.setattr(module, "run_sweep", lambda *_, constants, label: found.append(constants) or [])
+    experiment = EXPERIMENTS["epsilon"]
+    with Inline() as executor:
+        carry_out("epsilon", "cpu", experiment.plan(experiment.sizes["cpu"])[-1:], Driver(study, executor))
+    return found[0]
+
+
+def put(study: Study, scale: Scale, embedding: float) -> None:
+    name = Results(study, "epsilon", scale).label(TUNED)
+    keep(study, name, "adam", "mup", Constants(embedding=embedding), {})
+
+
+def test_a_search_gets_the_constants_of_its_own_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Study.open(tmp_path) as study:
+        put(study, "cpu", 3.0)
+        put(study, "smoke", 5.0)
+        constants = looked_up(study, monkeypatch)
+        assert constants("tuned", "adam", "mup") == Constants(embedding=3.0)
+        assert constants("default", "adam", "mup") == Constants()
+        assert constants("paper", "adam_ps", "mup").readout == 0.914
+        with pytest.raises(ValueError, match="there are no constants"):
+            constants("tuned", "adam", "ntk")
+
+
+def test_adam_atan2_gets_the_constants_of_adam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Study.open(tmp_path) as study:
+        put(study, "cpu", 3.0)
+        assert looked_up(study, monkeypatch)("tuned", "adam_atan2", "mup") == Constants(embedding=3.0)
