@@ -22,7 +22,7 @@ def looked_up(study: Study, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
     """Carry out a search that trains nothing; give what it looks constants up with."""
     found: list[Callable[..., Constants]] = []
     monkeypatch.setattr(module, "Wants", lambda spec: None)
-    monkeypatch.setattr(module, "run_sweep", lambda *_, constants, label: found.append(constants) or [])
+    monkeypatch.setattr(module, "run_sweeps", lambda jobs, _: found.append(jobs[0].constants) or [[]])
     experiment = EXPERIMENTS["epsilon"]
     with Inline() as executor:
         carry_out("epsilon", "cpu", experiment.plan(experiment.sizes["cpu"])[-1:], Driver(study, executor))

@@ -12,12 +12,17 @@ from widthwise.experiments.stages import Choice, narrow
 from widthwise.sweep import Study
 from widthwise.sweep.driver import Driver
 from widthwise.sweep.executors import Inline
+from widthwise.train import Spec
+
+
+def shorter(spec: Spec) -> Spec:
+    return replace(spec, steps=4, warmup=1)
 
 
 def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
     size = replace(EXPERIMENT.sizes["smoke"], octaves=0.5)
     # Fewer steps than a chunk: with and without measuring, one program does.
-    stages = narrow(EXPERIMENT.plan(size), Choice(parameterizations=("mup",), widths=(16,)), steps=4, warmup=1)
+    stages = narrow(EXPERIMENT.plan(size), Choice(parameterizations=("mup",), widths=(16,)), prepare=shorter)
     with Study.open(tmp_path) as study, Inline() as executor:
         first = Driver(study, executor)
         carry_out("alignment", "smoke", stages, first)

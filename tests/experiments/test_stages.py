@@ -1,5 +1,7 @@
 """Narrowing a plan to what was chosen."""
 
+from dataclasses import replace
+
 import pytest
 
 from widthwise.experiments.registry import EXPERIMENTS
@@ -36,11 +38,11 @@ def test_probes_are_narrowed_with_the_search_they_follow():
     (stage,) = narrow(plan("alignment"), Choice(optimizers=("sgd",), widths=(64, 32), seeds=(3, 4)))
     assert isinstance(stage, Probe)
     sweep = stage.of.sweep
-    assert (sweep.optimizers, sweep.widths, sweep.seeds, sweep.base.width) == (("sgd",), (32, 64), (3, 4), 64)
+    assert (sweep.optimizers, sweep.widths, sweep.seeds, sweep.base.width) == (("sgd",), (32, 64), (3, 4), 32)
 
 
 def test_fields_of_the_specification_are_replaced_everywhere():
-    for stage in narrow(plan("constants"), Choice(), data="synthetic", steps=7):
+    for stage in narrow(plan("constants"), Choice(), prepare=lambda spec: replace(spec, data="synthetic", steps=7)):
         spec = stage.spec if isinstance(stage, Tune) else stage.sweep.base
         assert (spec.data, spec.steps) == ("synthetic", 7)
 

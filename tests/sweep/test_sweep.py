@@ -135,3 +135,13 @@ def test_a_run_is_worked_out_fast_enough_for_tens_of_thousands():
     for seed in range(200):
         assert len(resolve(replace(spec, seed=seed), vocabulary=257, data={}).id) == 16
     assert (time.process_time() - began) / 200 < 0.003
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "moved"),
+    [("adam", [1, 8, 1, 8]), ("sgd", [1, 64, 1, 64]), ("adafactor", [1, 1, 1, 1])],
+)
+def test_a_search_starts_where_the_theory_moves_the_rate(optimizer, moved):
+    names = ("standard", "ntk", "mup", "mean_field")
+    sweep = Sweep(base=Spec(base_width=64, optimizer=optimizer, learning_rate=0.5), parameterizations=names)
+    assert [group.start(sweep.base) / 0.5 for group in sweep.groups()] == pytest.approx(moved)

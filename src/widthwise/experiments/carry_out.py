@@ -1,5 +1,6 @@
 """An experiment, carried out: stage after stage, on a driver that computes what its study does not know yet."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -8,12 +9,12 @@ from typing import Any
 from widthwise.experiments.paper_constants import look_up
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import TUNED, Probe, Search, Stage, Tune
+from widthwise.experiments.stages import TUNED, Probe, Stage, Tune
 from widthwise.parameterize import Constants
 from widthwise.sweep.constants import keep
 from widthwise.sweep.driver import Driver
-from widthwise.sweep.packs import Wants
-from widthwise.sweep.rounds import Finding, run_sweep
+from widthwise.sweep.packs import Wanted, Wants
+from widthwise.sweep.rounds import Finding, Job, run_sweeps
 from widthwise.sweep.trials import run_tuning
 
 NOTE = "experiment/"
@@ -36,47 +37,56 @@ def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) 
     began = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": None, "missing": []})
     missing: list[str] = []
-    for stage in stages:
-        missing += _carry_out(stage, Results(study, name, scale), driver)
+    results = Results(study, name, scale)
+    for tuning, some in itertools.groupby(stages, lambda stage: isinstance(stage, Tune)):
+        missing += (_tunings if tuning else _searches)(list(some), results, driver)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": ended, "missing": missing})
     return missing
 
 
-def _carry_out(stage: Stage, results: Results, driver: Driver) -> list[str]:
-    if isinstance(stage, Tune):
-        return _tune(stage, results, driver)
-    search = stage if isinstance(stage, Search) else stage.of
-    findings = _search(search, results, driver)
-    if isinstance(stage, Probe):
-        _probe(search, findings, results.label(stage.part), driver)
-    return [
-        f"{finding.group.title}, width {finding.width}: {what}"
-        for finding in findings
-        for what in finding.proposal.missing
-    ]
+def _searches(stages: Sequence[Stage], results: Results, driver: Driver) -> list[str]:
+    """Carry out searches that follow each other at once, and then what is to be measured at their optima."""
 
-
-def _search(search: Search, results: Results, driver: Driver) -> list[Finding]:
     def constants(name: str, optimizer: str, parameterization: str) -> Constants:
         # Adam-atan2 is Adam without epsilon, and so it gets Adam's, as in the paper.
         tuned_for = "adam" if optimizer == "adam_atan2" else optimizer
         return look_up(driver.study, results.label(name) if name == TUNED else name, tuned_for, parameterization)
 
-    sweep = search.sweep
-    return run_sweep(sweep, driver, Wants(sweep.base), constants=constants, label=results.label(search.part))
+    searches = [stage.of if isinstance(stage, Probe) else stage for stage in stages if not isinstance(stage, Tune)]
+    jobs = [
+        Job(
+            sweep=search.sweep,
+            wants=Wants(search.sweep.base),
+            constants=constants,
+            label=results.label(search.part),
+        )
+        for search in searches
+    ]
+    found = run_sweeps(jobs, driver)
+    probes: dict[str, list[Wanted]] = {}
+    for stage, job, findings in zip(stages, jobs, found, strict=True):
+        if isinstance(stage, Probe):
+            probes.setdefault(results.label(stage.part), []).extend(_probes(job, findings))
+    for label, wanted in probes.items():
+        driver.compute(wanted, label=label)
+    return [
+        f"{finding.group.title}, width {finding.width}: {what}"
+        for findings in found
+        for finding in findings
+        for what in finding.proposal.missing
+    ]
 
 
-def _probe(search: Search, findings: Sequence[Finding], label: str, driver: Driver) -> None:
-    """Train with the best rate of every search again, measuring; those where all rates diverged have none."""
-    wants, sweep = Wants(search.sweep.base), search.sweep
-    wanted = [
-        wants.want(
+def _probes(job: Job, findings: Sequence[Finding]) -> list[Wanted]:
+    """Want the best rate of every search again, measuring; those where all rates diverged have none."""
+    return [
+        job.wants.want(
             finding.group.at(
                 width=finding.width,
-                learning_rate=sweep.search.rate(finding.proposal.optimum),
-                seed=sweep.all_seeds[0],
-                vocabulary=wants.vocabulary,
+                learning_rate=job.sweep.search.rate(finding.proposal.optimum),
+                seed=job.sweep.all_seeds[0],
+                vocabulary=job.wants.vocabulary,
             ),
             probe=True,
             **finding.group.names,
@@ -84,7 +94,10 @@ def _probe(search: Search, findings: Sequence[Finding], label: str, driver: Driv
         for finding in findings
         if finding.proposal.optimum is not None
     ]
-    driver.compute(wanted, label=label)
+
+
+def _tunings(stages: Sequence[Stage], results: Results, driver: Driver) -> list[str]:
+    return [line for stage in stages if isinstance(stage, Tune) for line in _tune(stage, results, driver)]
 
 
 def _tune(stage: Tune, results: Results, driver: Driver) -> list[str]:

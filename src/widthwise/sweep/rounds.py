@@ -95,7 +95,7 @@ def run_sweeps(jobs: Sequence[Job], driver: Driver) -> list[list[Finding]]:
 def _search(job: Job, group: Group, known: _Known, findings: list[Finding]) -> Generator[Sequence[Wanted], None, None]:
     """Ask for the runs of one group, batch by batch; those of a batch are known, or failed, when it goes on."""
     sweep, wants, lattice = job.sweep, job.wants, job.sweep.search
-    start, before = lattice.index(sweep.base.learning_rate), sweep.all_widths[0]
+    start, before = lattice.index(group.start(sweep.base)), sweep.all_widths[0]
     for width in sweep.all_widths:
         start = lattice.start_from(start, width_ratio=width / before, exponent=group.expected_exponent)
         losses: dict[int, float] = {}

@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, TypeAlias, get_args
 
 from widthwise.models import Transformer, compute_optimal_steps
@@ -65,6 +66,19 @@ class Group:
         """What is kept with each run asked for, beside its specification."""
         return {"constants": self.constants, "horizon": self.horizon}
 
+    def start(self, base: Spec) -> float:
+        """Give the learning rate to start looking at: the base's, moved to this group's parameterization.
+
+        A hidden layer that moves from multiplier n^-a to n^-(a + θ) trains as before at another rate.
+        """
+        apart = self._hidden_multiplier(self.spec) - self._hidden_multiplier(base)
+        family = OPTIMIZERS[self.spec.optimizer].family
+        return base.learning_rate * base.base_width ** float(apart * family.rate_correction)
+
+    @staticmethod
+    def _hidden_multiplier(spec: Spec) -> Fraction:
+        return PARAMETERIZATIONS[spec.parameterization].hidden[0].a
+
     @property
     def expected_exponent(self) -> float:
         """How the theory lets the base learning rate change with width: where to start looking, no more."""
@@ -89,7 +103,10 @@ class Sweep:
     """
 
     base: Spec
-    """What all runs share, and where the search for learning rates starts at the smallest width."""
+    """What all runs share, and where the search for learning rates starts at the smallest width.
+
+    Groups in another parameterization start where the theory moves that rate.
+    """
     widths: tuple[int, ...] = ()
     """Widths."""
     parameterizations: tuple[str, ...] = ()
