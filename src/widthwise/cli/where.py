@@ -15,11 +15,8 @@ from widthwise.cli.watching import line_for
 from widthwise.sweep import Study
 from widthwise.sweep.driver import Driver
 from widthwise.sweep.executors import Executor, Inline, Processes, RayCluster
-from widthwise.sweep.work import Options
+from widthwise.sweep.work import MOST_LANES, Options
 from widthwise.train import Spec
-
-MOST_LANES = 64
-"""Runs side by side on an accelerator, where it has memory for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
