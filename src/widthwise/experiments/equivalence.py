@@ -110,16 +110,17 @@ def _planes() -> Planes:
 
 
 def _plane(place: int, role: Role) -> Plane:
-    constraint, layer = at_init(PRESETS[0])[place], PRESETS[0].layers[place]
+    constraints = [at_init(preset)[place] for preset in PRESETS]
+    # What is bounded is n^-value, and value rises by as much as a + b: here, whatever the preset, is where it is 0.
+    (stable,) = {preset.layers[place].total - one.value for preset, one in zip(PRESETS, constraints, strict=True)}
     return Plane(
         role=role.value,
         points=tuple(
             Point(parameterization=preset.name, a=float(preset.layers[place].a), b=float(preset.layers[place].b))
             for preset in PRESETS
         ),
-        # What is bounded is n^-value, and value rises by as much as a + b: here is where it is 0.
-        stable_total=float(layer.total - constraint.value),
-        exact=constraint.bound is Bound.EXACTLY,
+        stable_total=float(stable),
+        exact=constraints[0].bound is Bound.EXACTLY,
     )
 
 
