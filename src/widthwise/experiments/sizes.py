@@ -107,7 +107,7 @@ SIZES: dict[Scale, Size] = {
             eval_batches=1,
         ),
         widths=(16, 32),
-        # In so few steps larger rates are best; optima of Adam, and most others, lie inside these grids.
+        # In so few steps larger rates are best; the optima of standard and muP lie inside these grids.
         starts={"sgd": 2**0.5, "adam": 2**-4.5, "adam_atan2": 2**-4.5, "adam_ps": 2**-2, "adafactor": 2**-2},
         octaves=2,
         trials=8,
