@@ -52,10 +52,10 @@ def called(*names: str) -> str:
 def signed(value: float, digits: int = 2) -> str:
     """Write a number, with a sign that cannot be taken for a hyphen.
 
-    >>> signed(-0.951), signed(0.02), signed(float("nan"))
-    ('−0.95', '0.02', '–')
+    >>> signed(-0.951), signed(0.02), signed(-0.001), signed(float("nan"))
+    ('−0.95', '0.02', '0.00', '–')
     """
-    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def percent(fraction: float) -> str:
@@ -217,7 +217,7 @@ def exponents(name: str, title: str, fits: Mapping[str, GroupFit], paper: Mappin
         exponent, reuse = fit.transfer.law.exponent, fit.transfer.reuse
         known = math.isfinite(exponent.low) and math.isfinite(exponent.high)
         given_up = reuse[-1].given_up if reuse else math.nan
-        loss = "diverges" if reuse and math.isinf(given_up) else ("+" + signed(given_up, 4) if reuse else "–")
+        loss = "diverges" if math.isinf(given_up) else signed(given_up, 4)
         row = [
             heading,
             signed(exponent.value),
