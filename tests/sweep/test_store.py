@@ -36,6 +36,16 @@ def test_settings_that_coincide_are_one_run_shown_under_each_name(study: Study):
     ]
 
 
+def test_what_was_asked_for_under_some_labels_alone_can_be_left_out(study: Study):
+    study.ask([asked(0), asked(1)], label="transfer/cpu/rates")
+    study.ask([asked(1), asked(2)], label="a-sweep")
+    study.ask([asked(3)])
+    study.ask([asked(4)], label="transfer/cpus")
+    assert [row.run for row in study.runs(beside=["transfer/cpu/"])] == ids(5)[1:]
+    assert [row.run for row in study.runs(beside=["transfer/", "a-"])] == ids(5)[3:4]
+    assert [row.run for row in study.runs(label="a-sweep", beside=["transfer/cpu/"])] == ids(5)[1:3]
+
+
 def test_asking_again_changes_nothing(study: Study):
     study.ask([asked(0, width=64, rate=1.0), asked(1)])
     study.record([outcome(0)])

@@ -34,6 +34,10 @@ _LEASED = """EXISTS (SELECT 1 FROM leases WHERE leases.run = runs.id AND leases.
     AND leases.owner IN (SELECT value FROM json_each(:alive)))"""
 _STATUS = f"CASE WHEN {_OPEN} AND {_LEASED} THEN 'running' ELSE runs.status END"
 _LABELLED = "(:label IS NULL OR requests.id IN (SELECT request FROM labels WHERE label = :label))"
+_BESIDE = """(requests.id NOT IN (SELECT request FROM labels WHERE {0})
+    OR requests.id IN (SELECT request FROM labels WHERE NOT {0}))""".format(
+    "EXISTS (SELECT 1 FROM json_each(:beside) WHERE substr(label, 1, length(value)) = value)"
+)
 _IDS = "(SELECT value FROM json_each(:ids))"
 
 
@@ -199,12 +203,17 @@ class Study:
         )
         return dict.fromkeys(get_args(Status), 0) | dict(counted)
 
-    def runs(self, *, label: str | None = None) -> list[Row]:
-        """List all requests, or those with a label, in the order in which they were first asked for."""
+    def runs(self, *, label: str | None = None, beside: Sequence[str] = ()) -> list[Row]:
+        """List requests, in the order in which they were first asked for.
+
+        Args:
+            label: Only those asked for under this label.
+            beside: Without those that were asked for only under labels that begin like these.
+        """
         rows = self._database.read(
             f"""SELECT requests.spec, requests.run, {_STATUS}, runs.results
-            FROM requests JOIN runs ON runs.id = requests.run WHERE {_LABELLED} ORDER BY requests.id""",
-            {**self._holding(), "label": label},
+            FROM requests JOIN runs ON runs.id = requests.run WHERE {_LABELLED} AND {_BESIDE} ORDER BY requests.id""",
+            {**self._holding(), "label": label, "beside": json.dumps(list(beside))},
         )
         specs = decode_all(spec for spec, *_ in rows)
         results = decode_all(result or "{}" for *_, result in rows)
