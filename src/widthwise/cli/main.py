@@ -30,6 +30,7 @@ COMMANDS = {
     "sweep": ("Sweep", "search learning rates over widths and settings, and say whether they transfer"),
     "tune": ("Tune", "search the constant factors of the layers' learning rates at the base width"),
     "fit": ("Fit", "the optimal learning rate against width, from the runs of a study"),
+    "report": ("Report", "what a study says, as a page with figures and tables"),
     "tokenizer": ("Tokenizer", "train a SentencePiece model on text of your own"),
     "plan": ("Plan", "parameters and compute-optimal steps of a transformer, without allocating it"),
 }

@@ -1,0 +1,115 @@
+"""The page in a real browser: nothing fails to load, figures are there, links lead somewhere, nothing runs over."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from widthwise.report.write import Report
+
+LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def opened(browser: Browser, report: Report, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Open the page; complain, once the test is over, of what went wrong on it."""
+    wrong: list[str] = []
+    options = {"viewport": LAPTOP, **getattr(request, "param", {})}
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("requestfailed", lambda failed: wrong.append(f"failed: {failed.url}"))
+    page.on("request", lambda asked: wrong.extend([asked.url] if not asked.url.startswith(("file:", "data:")) else []))
+    page.goto(report.page.as_uri())
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def test_every_figure_is_there_and_has_a_size(opened: Page):
+    figures = opened.locator("figure svg")
+    assert figures.count() == 8
+    for index in range(figures.count()):
+        box = figures.nth(index).bounding_box()
+        assert box is not None
+        assert box["width"] > 300
+        assert box["height"] > 150
+        assert figures.nth(index).locator("path").count() > 10
+        assert figures.nth(index).locator("title").inner_html()
+
+
+def test_anchors_lead_to_their_places_and_files_exist(opened: Page, report: Report):
+    addresses = opened.locator("a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    inside = [address for address in addresses if address.startswith("#")]
+    files = [address for address in addresses if not address.startswith("#")]
+    assert len(set(inside)) >= 12
+    for address in dict.fromkeys(inside):
+        opened.evaluate("window.scrollTo(0, 0)")
+        opened.locator(f'a[href="{address}"]').first.click()
+        assert opened.url.endswith(address)
+        top = opened.locator(address).evaluate("target => target.getBoundingClientRect().top")
+        end = opened.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 2")
+        assert -1 <= top <= 60 or end
+    assert {Path(address).suffix for address in files} == {".svg", ".png", ".pdf", ".csv", ".tex"}
+    assert {report.page.parent / address for address in files} == set(report.files)
+    assert all((report.page.parent / address).stat().st_size > 0 for address in files)
+
+
+def test_a_figure_opens_by_itself(opened: Page):
+    opened.locator("figure a", has_text="SVG").first.click()
+    assert unquote(urlparse(opened.url).path).endswith(".svg")
+    assert opened.locator("svg").first.bounding_box()
+
+
+@pytest.mark.parametrize("opened", [{"viewport": LAPTOP}, {"viewport": PHONE}], indirect=True, ids=["laptop", "phone"])
+def test_the_page_never_scrolls_sideways(opened: Page):
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    outside = opened.evaluate(
+        """[...document.querySelectorAll('body *')].filter(part => !part.closest('.scroll')
+           && part.getBoundingClientRect().right > innerWidth + 1).map(part => part.outerHTML.slice(0, 80))"""
+    )
+    assert outside == []
+
+
+@pytest.mark.parametrize(
+    "opened", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=["light", "dark"]
+)
+def test_text_stands_out_from_what_is_behind_it(opened: Page):
+    found = opened.evaluate(
+        """[...document.querySelectorAll('h1, h2, h3, p, li, td, th, a, figcaption, dt, dd, footer, .badge, .paper')]
+           .map(part => {
+             let behind = part;
+             while (getComputedStyle(behind).backgroundColor === 'rgba(0, 0, 0, 0)') behind = behind.parentElement;
+             return [part.textContent.slice(0, 40), getComputedStyle(part).color,
+                     getComputedStyle(behind).backgroundColor];
+           })"""
+    )
+    assert len(found) > 100
+    assert [(text, ink, paper) for text, ink, paper in found if contrast(ink, paper) < 4.5] == []
+    dark = opened.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    paper = opened.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (luminance(paper) < 0.1) == dark
+    ticks = opened.locator("figure svg text").evaluate_all("texts => texts.map(text => getComputedStyle(text).fill)")
+    assert max(contrast(fill, paper) for fill in ticks) > 10
+    lines = opened.locator("figure svg g[id*=line2d] > path").evaluate_all(
+        "lines => lines.map(line => getComputedStyle(line).stroke).filter(stroke => stroke.startsWith('rgb('))"
+    )
+    coloured = [line for line in set(lines) if line != "rgb(128, 128, 128)"]
+    assert len(coloured) > 6
+    assert min(contrast(line, paper) for line in coloured) > 2
+
+
+def contrast(first: str, second: str) -> float:
+    """Give the contrast of two colours as the accessibility guidelines define it."""
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
