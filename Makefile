@@ -8,7 +8,7 @@ READY := .venv/ready-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types unit format clean
+.PHONY: demo test lint types unit browser format clean
 
 demo: $(READY)
 	@$(BIN)/widthwise exponents
@@ -22,8 +22,16 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/pyright
 
-unit: $(READY)
+unit: $(READY) browser
 	$(BIN)/pytest -n 2
+
+# The report is tested in a real browser. Where none can be installed, CHROMIUM names one, or those tests are skipped.
+browser:
+	@if test -z "$$CHROMIUM" && ! command -v chromium && command -v apt-get && test "$$(id -u)" = 0; then \
+		echo "Installing chromium ..." >&2; \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends chromium; \
+	fi >/dev/null || true
 
 format: $(READY)
 	$(BIN)/ruff format .
