@@ -31,6 +31,7 @@ COMMANDS = {
     "tune": ("Tune", "search the constant factors of the layers' learning rates at the base width"),
     "fit": ("Fit", "the optimal learning rate against width, from the runs of a study"),
     "report": ("Report", "what a study says, as a page with figures and tables"),
+    "experiment": ("Experiment", "carry out an experiment of the paper, and say which of its claims hold here"),
     "tokenizer": ("Tokenizer", "train a SentencePiece model on text of your own"),
     "plan": ("Plan", "parameters and compute-optimal steps of a transformer, without allocating it"),
 }
