@@ -211,7 +211,7 @@ def eval_losses(
 def exponents(name: str, title: str, fits: Mapping[str, GroupFit], paper: Mapping[str, float] | None = None) -> Table:
     """Show the exponent of the optimal learning rate of each group, with its verdict and the paper's value."""
     values: Mapping[str, float] = paper or {}
-    columns = ["group", "exponent", "95 % interval", "transfers?", "loss with the smallest width's rate, largest width"]
+    columns = ["group", "exponent", "95 % interval", "transfers?", "cost of reusing the rate"]
     rows: list[Sequence[str]] = []
     for heading, fit in fits.items():
         exponent, reuse = fit.transfer.law.exponent, fit.transfer.reuse
@@ -231,7 +231,10 @@ def exponents(name: str, title: str, fits: Mapping[str, GroupFit], paper: Mappin
     return Table(
         name=name,
         title=title,
-        caption="Exponent of the optimal base learning rate against width: 0 means that it can be reused.",
+        caption=(
+            "Exponent of the optimal base learning rate against width: 0 means that it can be reused. The cost is what "
+            "the largest width loses with the rate that is best at the smallest."
+        ),
         columns=tuple(columns),
         rows=tuple(map(tuple, rows)),
         paper=frozenset({len(columns) - 1}) if paper else frozenset(),

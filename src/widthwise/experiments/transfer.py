@@ -5,9 +5,10 @@ The paper compares full with no alignment with its optimal constants; here const
 has to be tuned first, except at the paper's own scale.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from widthwise.experiments.exhibits import AnyExhibit
+from widthwise.experiments.exhibits import AnyExhibit, Transfers
 from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.findings import Finding, below_zero, difference, near_zero
 from widthwise.experiments.paper_constants import PAPER
@@ -60,23 +61,13 @@ def read(results: Results) -> Reading:
     fits = results.fits(PART)
     findings: list[Finding] = []
     exhibits: list[AnyExhibit] = []
-    for setting in SETTINGS:
-        paper = _paper(setting)
-        shown = {
-            called(fit.names["parameterization"]): fit
-            for name in PARAMETERIZATIONS
-            if (fit := pick(fits, parameterization=name, setting=setting))
-        }
-        if shown:
-            exhibits.append(
-                transfers(
-                    f"sweeps-{setting}",
-                    f"Adam, {called(setting)}",
-                    SWEEPS,
-                    shown,
-                    {called(name): value for name, value in paper.items()},
-                )
-            )
+    known = {(fit.names["setting"], fit.names["parameterization"]): fit for fit in fits}
+    trained = [name for name in PARAMETERIZATIONS if any(name == of for _, of in known)]
+    if len(trained) == 1:  # then what is compared are the settings
+        exhibits.append(_sweeps(trained[0], known, [(setting, trained[0]) for setting in SETTINGS]))
+    else:
+        settings = [setting for setting in SETTINGS if any(setting == of for of, _ in known)]
+        exhibits += [_sweeps(setting, known, [(setting, name) for name in trained]) for setting in settings]
     for name in PARAMETERIZATIONS:
         findings += _findings(name, *(pick(fits, parameterization=name, setting=setting) for setting in SETTINGS))
     groups = {called(fit.names["parameterization"], fit.names["setting"]): fit for fit in fits}
@@ -97,6 +88,17 @@ def read(results: Results) -> Reading:
             sensitivity("sensitivity", groups),
         ]
     return Reading(findings=tuple(findings), exhibits=tuple(exhibits), notes=NOTES)
+
+
+def _sweeps(of: str, known: Mapping[tuple[str, str], GroupFit], pairs: Sequence[tuple[str, str]]) -> Transfers:
+    """Show sweeps of one setting or of one parameterization; the panels say the other."""
+
+    def panel(setting: str, name: str) -> str:
+        return called(name if of == setting else setting)
+
+    shown = {panel(*pair): known[pair] for pair in pairs if pair in known}
+    paper = {panel(*pair): _paper(pair[0])[pair[1]] for pair in pairs if pair[1] in _paper(pair[0])}
+    return transfers(f"sweeps-{of.replace('_', '-')}", f"Adam, {called(of)}", SWEEPS, shown, paper)
 
 
 def _findings(name: str, *fits: GroupFit | None) -> list[Finding]:
