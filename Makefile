@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test lint types unit browser format clean
 
 demo: $(READY)
-	@echo "Training about a hundred small transformers: three minutes on two cores, at once the second time."
+	@echo "Training about a hundred small transformers: some minutes on two cores, at once the second time."
 	@$(BIN)/widthwise experiment transfer --scale cpu --parameterizations standard --settings global full \
 		--processes 2 --study studies/demo
 
