@@ -8,7 +8,7 @@ READY := .venv/ready-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types unit browser format clean
+.PHONY: demo test lint types unit browser test-gpu format clean
 
 demo: $(READY)
 	@echo "Training about a hundred small transformers: some minutes on two cores, at once the second time."
@@ -26,6 +26,10 @@ types: $(READY)
 
 unit: $(READY) browser
 	$(BIN)/pytest -n 2
+
+# What exists on a GPU alone, with whatever JAX that machine has: its Python needs pytest, and nothing is installed.
+test-gpu:
+	JAX_PLATFORMS=cuda PYTHONPATH=src:$$PYTHONPATH $(PYTHON) -m pytest -q tests/gpu --confcutdir tests/gpu -o addopts= -W default
 
 # The report is tested in a real browser. Where none can be installed, CHROMIUM names one, or those tests are skipped.
 browser:
