@@ -116,7 +116,7 @@ def _findings(name: str, *fits: GroupFit | None) -> list[Finding]:
                 paper=signed(FULL_ALIGNMENT[name]),
             )
         )
-    without = None if name == "mean_field" else NO_ALIGNMENT
+    without = "slightly above 0" if name == "mean_field" else NO_ALIGNMENT
     for claim, other, paper in (
         ("exponent lower with one global rate than with full alignment", one, signed(EXPONENTS["adam", name, "fixed"])),
         ("exponent lower for no alignment than for full alignment", none, without),
