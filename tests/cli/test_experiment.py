@@ -75,6 +75,7 @@ def test_a_dry_run_times_a_few_steps_and_trains_nothing(tmp_path, capsys, monkey
         (["transfer", "--widths", "20"], "width is 20: expected a multiple of the head dimension 16"),
         (["transfer", "--data", "nothing"], "data is 'nothing': expected one of"),
         (["transfer", "--scale", "huge"], "invalid choice 'huge'"),
+        (["equivalence", "--dry-run"], "equivalence trains nothing"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )

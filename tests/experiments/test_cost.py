@@ -40,11 +40,12 @@ def test_tokens_and_flops_are_those_of_all_runs():
     assert days * 86400 * GPU_FLOPS == pytest.approx(6 * small + 18 * large)
 
 
-def test_tuning_may_have_to_move_its_ranges_and_a_probe_trains_each_width_once_more():
+def test_tuning_may_have_to_move_its_ranges_and_a_probe_searches_first_and_trains_each_width_once_more():
     tune = Tune(spec=BASE, tuning=Tuning(trials=10, extensions=2))
-    (tuning, *probes) = work_of([tune, Probe(part="alignment", of=SEARCH)], vocabulary=64)
+    (tuning, *others) = work_of([tune, Probe(part="alignment", of=SEARCH)], vocabulary=64)
     assert (tuning.fewest, tuning.most) == (10, 30)
-    assert [(work.part, work.fewest, work.most) for work in probes] == [("alignment", 1, 1)] * 4
+    assert [(work.part, work.fewest, work.most) for work in others] == [("rates", 6, 6)] * 4 + [("alignment", 1, 1)] * 4
+    assert work_of([tune, SEARCH, Probe(part="alignment", of=SEARCH)], vocabulary=64) == [tuning, *others]
 
 
 def test_a_compute_optimal_horizon_counts_its_own_steps():

@@ -71,6 +71,8 @@ class Experiment:
         experiment = EXPERIMENTS[self.name]
         stages = self._stages(experiment)
         status = StatusLine(quiet=self.json)
+        if self.dry_run and not stages:
+            raise ValueError(f"{self.name} trains nothing: there is nothing to forecast")
         if stages and (self.dry_run or self.scale == "paper"):
             works = work_of(stages, vocabulary=_vocabulary(stages))
             reasons = self._hindrances(works) if self.scale == "paper" else []

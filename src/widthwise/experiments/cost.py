@@ -74,7 +74,7 @@ def work_of(stages: Iterable[Stage], *, vocabulary: int) -> list[Work]:
     found: dict[object, Work] = {}
     for stage in stages:
         for key, work in _works(stage, vocabulary):
-            found.setdefault((stage.part, key), work)
+            found.setdefault((work.part, key), work)
     return list(found.values())
 
 
@@ -87,6 +87,8 @@ def _works(stage: Stage, vocabulary: int) -> Iterable[tuple[object, Work]]:
             Work(part=stage.part, spec=stage.spec, vocabulary=room, fewest=stage.tuning.trials, most=most),
         )
         return
+    if isinstance(stage, Probe):
+        yield from _works(stage.of, vocabulary)  # carried out first, to find the rates
     search = stage if isinstance(stage, Search) else stage.of
     sweep, lattice = search.sweep, search.sweep.search
     seeds = len(sweep.all_seeds)
