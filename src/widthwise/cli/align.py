@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich import box
-from rich.table import Table
 
-from widthwise.cli.output import Output
+from widthwise.cli.output import Output, plain_table
 from widthwise.cli.status_line import StatusLine
 from widthwise.cli.stopping import stoppable
 from widthwise.cli.train import INTERRUPTED, line
@@ -137,7 +135,7 @@ class Align:
         output.lines(
             f"{setting}, {self.spec.steps} steps: alignment, median [smallest, largest] over layers and moments.", ""
         )
-        table = _table("", "role", "layers", "α (ΔW z)", "ω (W Δz)", "u (ΔW Δz)")
+        table = plain_table("", "role", "layers", "α (ΔW z)", "ω (W Δz)", "u (ΔW Δz)")
         for name, summary in summaries.items():
             for role, found in summary.items():
                 first = name if role is Role.HIDDEN else ""
@@ -145,7 +143,7 @@ class Align:
         output.table(table)
         output.lines("", "Largest stable learning rates, as exponents of n:", "")
         for name, summary in summaries.items():
-            table = _table(name, "embedding", "hidden", "readout", "readout's input changes as")
+            table = plain_table(name, "embedding", "hidden", "readout", "readout's input changes as")
             for assumption, case in self._cases(summary).items():
                 table.add_row(assumption, *_rates(case), _features(case))
             output.table(table)
@@ -189,13 +187,6 @@ def _summaries(measured: Mapping[int, Sequence[AlignmentPoint]], layout: Layout)
     if len(measured) > 1:
         found[f"slopes over {', '.join(map(str, sorted(measured)))}"] = summarize(slopes(measured), layout)
     return found
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table
 
 
 def _three(case: Assessment) -> list[Any]:

@@ -140,12 +140,7 @@ class Experiment:
         folder: Path,
         page: Path,
     ) -> None:
-        counts = {
-            "wanted": standing.wanted,
-            "trained": standing.trained,
-            "diverged": standing.diverged,
-            "failed": len(standing.failed),
-        }
+        counts = standing.counts
         if self.json:
             values = {
                 "experiment": self.name,

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich import box
-from rich.table import Table
 
-from widthwise.cli.output import Output
+from widthwise.cli.output import Output, plain_table
 from widthwise.cli.watching import duration
 from widthwise.experiments import exhibits
 from widthwise.experiments.cost import Work, device_days
@@ -24,14 +22,14 @@ def show_reading(reading: Reading, output: Output) -> None:
     summary = next((one for one in reading.exhibits if isinstance(one, exhibits.Table)), None)
     if summary is not None:
         output.lines(summary.title)
-        table = _table(*summary.columns)
+        table = plain_table(*summary.columns)
         for row in summary.rows:
             table.add_row(*row)
         output.table(table)
         output.lines("")
     if reading.findings:
         output.lines("What the paper claims, and what was measured here")
-        table = _table("claim", "of", "here", "measured", "paper")
+        table = plain_table("claim", "of", "here", "measured", "paper")
         for finding in reading.findings:
             table.add_row(finding.claim, finding.of, str(finding.verdict), finding.measured, finding.paper or "–")
         output.table(table)
@@ -54,7 +52,7 @@ def show_cost(
     for work in works:
         parts[work.part].append(work)
     output.lines(f"{title}, if nothing of it is known yet; nothing was trained")
-    table = _table("part", "widths", "searches", "runs", "tokens", "FLOPs")
+    table = plain_table("part", "widths", "searches", "runs", "tokens", "FLOPs")
     for part, some in [*parts.items(), *([("all", list(works))] if len(parts) > 1 else [])]:
         widths = sorted({work.spec.width for work in some})
         table.add_row(
@@ -105,10 +103,3 @@ def _bounds(works: Sequence[Work], measure: str) -> list[float]:
 def _range(works: Sequence[Work], measure: str) -> str:
     fewest, most = (f"{x:,}" if measure == "runs" else f"{x:.3g}" for x in _bounds(works, measure))
     return fewest if fewest == most else f"{fewest} to {most}"
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table

@@ -6,6 +6,7 @@ never squeezed: a number cut to fit a narrow terminal is a wrong number, so line
 
 import sys
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -30,3 +31,11 @@ class Output:
     def write(self) -> None:
         """Print everything."""
         sys.stdout.write("".join(self._text))
+
+
+def plain_table(*headings: str) -> Table:
+    """Make a table with a line under its headings and no other."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    return table

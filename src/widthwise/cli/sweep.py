@@ -138,12 +138,7 @@ class Sweep:
         return 0
 
     def _show(self, sweep: Asked, findings: list[Finding], fits: list[GroupFit], standing: Standing) -> None:
-        counts = {
-            "wanted": standing.wanted,
-            "trained": standing.trained,
-            "diverged": standing.diverged,
-            "failed": len(standing.failed),
-        }
+        counts = standing.counts
         if self.json:
             values = {
                 "sweep": sweep.id,

@@ -12,9 +12,8 @@ from widthwise.experiments.stages import Probe, Search, Stage, Tune
 from widthwise.models import Transformer, count_parameters
 from widthwise.parameterize import Constants
 from widthwise.sweep.forecast import fewest_points, most_points
-from widthwise.sweep.work import STATE_BYTES
 from widthwise.train import Spec
-from widthwise.train.cost import GPU_FLOPS, flops_per_step
+from widthwise.train.cost import GPU_FLOPS, STATE_BYTES, flops_per_step
 from widthwise.train.spec import exponents_of
 
 

@@ -31,6 +31,16 @@ class Standing:
     best: tuple[float, int] = (math.inf, 0)
     seconds_left: float | None = None
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of the runs wanted, in numbers."""
+        return {
+            "wanted": self.wanted,
+            "trained": self.trained,
+            "diverged": self.diverged,
+            "failed": len(self.failed),
+        }
+
 
 class TimeLeft:
     """How much of the runs wanted now is computed, in FLOPs, and how fast: timed from the first sign of progress on.

@@ -20,7 +20,7 @@ from widthwise.models import count_parameters
 from widthwise.sweep.executors import Tell
 from widthwise.sweep.records import Outcome
 from widthwise.train import Checkpoints, Inputs, Lanes, Progress, Result, Run, Spec, load_inputs, resolve, train
-from widthwise.train.cost import activation_bytes
+from widthwise.train.cost import STATE_BYTES, activation_bytes
 
 POINTS = 200
 """The most points kept of a training loss."""
@@ -28,8 +28,6 @@ EXAMPLES = 8
 """Held-out sequences that alignment is measured on."""
 MOST_LANES = 64
 """Runs side by side on an accelerator, where it has memory for them."""
-STATE_BYTES = 16
-"""Bytes for each parameter that training keeps: itself, its gradient, and Adam's two moments, in float32."""
 MEMORY_SHARE = 0.8
 """How much of a device's memory packs may take: evaluation and what the allocator wastes need some too."""
 

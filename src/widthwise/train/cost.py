@@ -18,6 +18,8 @@ from widthwise.models import Transformer, count_parameters
 from widthwise.train.program import Lane, Program, PyTree, State
 from widthwise.train.sharding import Placement, make_mesh
 
+STATE_BYTES = 16
+"""Bytes for each parameter that training keeps: itself, its gradient, and Adam's two moments, in float32."""
 GPU_FLOPS = 4e14
 """bf16 FLOP/s that training sustains on one H200-class device: about half of its matrix peak."""
 
