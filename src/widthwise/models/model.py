@@ -48,13 +48,15 @@ def prescribe(model: Model, exponents: Assessment, *, base_width: int, constants
 def draw(model: Model, key: jax.Array) -> PyTree:
     """Draw parameters of standard deviation 1, with ones for LayerNorm scales: what `Scales.initial` takes.
 
-    Each leaf has a key of its own, so that the numbers do not depend on how many runs are drawn at once.
+    Each leaf has a key of its own, so that the numbers do not depend on how many runs are drawn at once. Leaves of the
+    same shape are drawn together: random numbers compile slowly, on a GPU longer than the training step does otherwise.
     """
     leaves, structure = jax.tree.flatten(model.shapes())
-    drawn = [
-        jnp.ones(leaf.shape, leaf.dtype)
-        if len(leaf.shape) == 1
-        else jax.random.normal(jax.random.fold_in(key, index), leaf.shape, leaf.dtype)
-        for index, leaf in enumerate(leaves)
-    ]
+    drawn = [jnp.ones(leaf.shape, leaf.dtype) for leaf in leaves]
+    for shape in {leaf.shape: None for leaf in leaves if len(leaf.shape) > 1}:
+        alike = [index for index, leaf in enumerate(leaves) if leaf.shape == shape]
+        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.array(alike))
+        numbers = jax.lax.map(lambda key, like=leaves[alike[0]]: jax.random.normal(key, like.shape, like.dtype), keys)
+        for index, number in zip(alike, numbers, strict=True):
+            drawn[index] = number
     return structure.unflatten(drawn)
