@@ -16,6 +16,7 @@ from widthwise.models.transformer import causal_attention, cudnn_takes, plain_at
 from widthwise.sweep.packs import Wants
 from widthwise.sweep.work import Task, train_pack
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
+from widthwise.train.compiling import Compiled
 
 SPEC = Spec(
     width=128, base_width=128, blocks=2, head_dim=64, context=64, batch=16, steps=60, warmup=6, data="synthetic"
@@ -78,6 +79,16 @@ def test_gelu_computed_again_has_the_gradient_of_gelu():
     expected = jax.grad(lambda x: jnp.sum(jax.nn.gelu(x) ** 2))(x)
     found = jax.jit(jax.grad(lambda x: jnp.sum(gelu(x.astype(jnp.bfloat16)).astype(jnp.float32) ** 2)))(x)
     assert apart(found, expected) < 3 * ROUNDING
+
+
+def test_gelu_is_part_of_the_product_before_it():
+    x, kernel = normal(0, 512, 256), normal(1, 256, 1024) / 16
+    program = Compiled(lambda x, kernel: gelu(x @ kernel), static=())
+    half = [y.astype(jnp.bfloat16) for y in (x, kernel)]
+    assert "GELU" in program.jitted.lower(*half).compile().as_text()
+    with jax.default_matmul_precision("highest"):
+        expected = jax.nn.gelu(half[0].astype(jnp.float32) @ half[1].astype(jnp.float32))
+    assert apart(program(*half), expected) < ROUNDING
 
 
 def runs(count: int, **changes):

@@ -8,7 +8,9 @@ on how data is read, so that all lanes of a process that agree in these share it
 
 import functools
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,7 @@ from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
 from widthwise.measure import Measurement
+from widthwise.train.compiling import compiled
 from widthwise.train.program import Lane, Program, PyTree, Sizes, State
 from widthwise.train.sharding import Placement, place
 
@@ -70,6 +73,7 @@ class Lanes:
         # What a call of a compiled function takes: all lanes at once, or each by itself.
         groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
         self._groups: list[Lane] = [place(lane, self._everywhere) for lane in groups]
+        self._begun: dict[Any, Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
 
     @property
@@ -78,6 +82,16 @@ class Lanes:
         item = jax.tree.map(lambda x: x[0], self._batches.chunk(0, 1))
         batch, length = jax.eval_shape(self._batches.reader.at, self._data, item).shape
         return len(self.lanes) * batch * (length - 1)
+
+    def begin(self, count: int, evaluation: Evaluation | None = None) -> None:
+        """Begin to compile chunks of `count` steps, and evaluation; meanwhile `start` can be compiled and run."""
+        if self._devices is not None:
+            return  # how a state is split is only known when there is one
+        self._begun[count] = self._begin_chunk(count)
+        if evaluation is not None:
+            data = place((evaluation.tokens, evaluation.weights), None)
+            params = self._abstract_state().params
+            self._begun[data[0].shape] = _evaluate.begin(params, self._groups[0], *data, **self._static)
 
     def start(self) -> list[State]:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
@@ -96,8 +110,12 @@ class Lanes:
             items = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], size - count, axis=0)]), items)
             taken = place(np.int32(count), self._everywhere)
         items = place(items, self._everywhere)
+        if size is None and count in self._begun:
+            run = self._begun[count].result()
+        else:
+            run = functools.partial(_chunk, reader=self._batches.reader, **self._static)
         results = [
-            _chunk(state, lane, self._data, items, taken, reader=self._batches.reader, **self._static)
+            run(state, lane, self._data, items, taken)
             if np.any(np.asarray(state.diverged_at) < 0)
             else (state, *_nothing(self.program, state, size or count))
             for state, lane in zip(states, self._groups, strict=True)
@@ -107,11 +125,7 @@ class Lanes:
 
     def chunk_bytes(self, count: int) -> int:
         """Ask the compiler how much memory a chunk of `count` steps takes on the device; nothing is run."""
-        lane = self._groups[0]
-        state = jax.eval_shape(functools.partial(_start, **self._static), lane)
-        items = place(self._batches.chunk(0, count), self._everywhere)
-        lowered = _chunk.lower(state, lane, self._data, items, None, reader=self._batches.reader, **self._static)
-        memory = lowered.compile().memory_analysis()
+        memory = self._begin_chunk(count).result().memory_analysis()
         assert memory is not None
         taken = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
         return taken - memory.alias_size_in_bytes  # states that are given away are counted twice
@@ -119,10 +133,9 @@ class Lanes:
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Give the held-out loss of every lane; NaN for one that has diverged."""
         tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
-        losses = [
-            _evaluate(state.params, lane, tokens, weights, **self._static)
-            for state, lane in zip(states, self._groups, strict=True)
-        ]
+        begun = self._begun.get(tokens.shape)
+        run = functools.partial(_evaluate, **self._static) if begun is None else begun.result()
+        losses = [run(state.params, lane, tokens, weights) for state, lane in zip(states, self._groups, strict=True)]
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
 
     def initial(self) -> list[PyTree]:
@@ -161,6 +174,14 @@ class Lanes:
         """Give the stored parameters of one lane."""
         return jax.tree.map(lambda x: x[lane], states[0].params) if self.side_by_side else states[lane].params
 
+    def _begin_chunk(self, count: int) -> Future[Any]:
+        state, lane = self._abstract_state(), self._groups[0]
+        items = place(self._batches.chunk(0, count), self._everywhere)
+        return _chunk.begin(state, lane, self._data, items, None, reader=self._batches.reader, **self._static)
+
+    def _abstract_state(self) -> State:
+        return jax.eval_shape(functools.partial(_start, **self._static), self._groups[0])
+
     def _by_lane(self, values: Sequence[jax.Array | np.ndarray]) -> np.ndarray:
         return np.asarray(values[0]) if self.side_by_side else np.stack([np.asarray(value) for value in values])
 
@@ -197,7 +218,7 @@ def _measure(
     return _everywhere((jax.vmap(one) if side_by_side else one)(initial, params, lane), devices)
 
 
-@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
+@compiled(static=("program", "devices", "side_by_side"))
 def _evaluate(
     params: PyTree,
     lane: Lane,
@@ -214,7 +235,7 @@ def _evaluate(
     return _everywhere((jax.vmap(one) if side_by_side else one)(params, lane), devices)
 
 
-@functools.partial(jax.jit, static_argnames=("program", "reader", "devices", "side_by_side"), donate_argnames="state")
+@compiled(static=("program", "reader", "devices", "side_by_side"), donate=("state",))
 def _chunk(
     state: State,
     lane: Lane,

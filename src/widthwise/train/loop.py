@@ -137,7 +137,10 @@ def train(
     Returns:
         A result for each lane.
     """
-    steps, states, step = lanes.program.steps, lanes.start(), 0
+    steps, step = lanes.program.steps, 0
+    if chunk <= min(steps, evaluate_every):
+        lanes.begin(chunk, evaluation)
+    states = lanes.start()
     record = _Record.of(len(lanes.lanes))
     if checkpoints is not None and (found := checkpoints.restore(states)):
         step, states, saved = found

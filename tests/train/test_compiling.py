@@ -1,0 +1,47 @@
+"""What is compiled ahead is what would have been compiled later, once."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from widthwise.train import compiling
+from widthwise.train.compiling import Compiled, compiled, has_option
+
+
+@compiled(static=("power",), donate=("x",))
+def scaled(x: jax.Array, factors: dict[str, jax.Array], *, power: int) -> jax.Array:
+    return x**power * factors["one"]
+
+
+def test_ahead_of_time_from_shapes_it_computes_the_same():
+    x, factors = np.arange(4.0, dtype=np.float32), {"one": np.float32(3)}
+    ready = scaled.begin(jax.ShapeDtypeStruct((4,), jnp.float32), factors, power=2)
+    np.testing.assert_array_equal(ready.result()(jnp.asarray(x), factors), scaled(jnp.asarray(x), factors, power=2))
+
+
+def test_what_was_begun_is_not_begun_again(monkeypatch):
+    threads = ThreadPoolExecutor(1)
+    begun = []
+    monkeypatch.setattr(threads, "submit", begun.append)
+    monkeypatch.setattr(compiling, "_threads", threads)
+    doubled = Compiled(lambda x, *, times: x * times, static=("times",))
+    for length, times in ((3, 2), (3, 2), (4, 2), (3, 5)):
+        doubled.begin(jax.ShapeDtypeStruct((length,), jnp.float32), times=times)
+    assert len(begun) == 3
+
+
+def test_data_that_was_given_away_is_used_up():
+    x, factors = jnp.ones(4), {"one": jnp.ones(())}
+    scaled.begin(x, factors, power=1).result()(x, factors)
+    with pytest.raises(RuntimeError, match="deleted"):
+        x.block_until_ready()
+
+
+def test_options_are_only_those_that_the_compiler_has(monkeypatch):
+    monkeypatch.setattr(compiling, "_GPU", {"xla_gpu_enable_triton_gemm": False, "xla_gpu_was_taken_out": True})
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert compiling._options.__wrapped__() == {"xla_gpu_enable_triton_gemm": False}
+    assert has_option("xla_gpu_enable_triton_gemm", False)
