@@ -2,8 +2,8 @@
 
 The compiler would keep the tanh for the backward pass. On a GPU memory is what the activation waits for, and computing
 it again is cheaper than writing and reading it; on a CPU it is the other way round. The forward pass is, on a GPU,
-spelled as cuBLASLt knows it, which makes it part of the matrix product before, in float32. Everything else is converted to
-float32 here, and is a logistic, which is less arithmetic than a tanh: x/2·(1 + tanh u) is x·logistic(2u).
+spelled as cuBLASLt knows it, which makes it part of the matrix product before, in float32. Everything else is
+converted to float32 here, and is a logistic, which is less arithmetic than a tanh: x/2·(1 + tanh u) is x·logistic(2u).
 """
 
 import math
