@@ -90,9 +90,13 @@ def run(command: list[str]) -> Iterator[dict[str, Any]]:
             [sys.executable, str(HERE / command[0]), *command[1:]], stdout=subprocess.PIPE, text=True, env=environment
         )
         assert child.stdout is not None
-        for line in child.stdout:
-            if line.startswith("{"):
-                yield {**json.loads(line), "process_seconds": round(time.monotonic() - began, 2), **stamp}
+        try:
+            for line in child.stdout:
+                if line.startswith("{"):
+                    yield {**json.loads(line), "process_seconds": round(time.monotonic() - began, 2), **stamp}
+        except KeyboardInterrupt:
+            child.kill()
+            sys.exit("interrupted; what was measured is kept")
         if child.wait():
             print(f"   failed with exit code {child.returncode}", flush=True)
 

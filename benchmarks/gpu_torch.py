@@ -71,7 +71,8 @@ class Trainer:
         shape = (BATCHES, setting.batch, setting.context + 1)
         self.batches = torch.randint(0, setting.vocabulary, shape, device=DEVICE)
         self.batch = self.batches[0].clone()
-        self.model = Model(setting, width).to(DEVICE)
+        with torch.device(DEVICE):
+            self.model = Model(setting, width)
         self.rate = torch.tensor(1e-3, device=DEVICE)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(),
