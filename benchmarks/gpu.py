@@ -68,7 +68,7 @@ def commands(parts: list[str], widths: list[int] | None, who: list[str]) -> Iter
                     yield ["gpu_torch.py", part, "--width", str(width), "--modes", *modes]
         elif "ours" in who:
             names = ("optimizers-single", "optimizers-lanes") if part == "optimizers" else (part,)
-            usual = {"optimizers-single": 512, "checkpoints": 1024}
+            usual = {"optimizers-single": 512, "checkpoints": 512}
             for name in names:
                 for width in widths or [usual.get(name, SWEEP_WIDTH)]:
                     yield ["gpu_ours.py", name, "--width", str(width)]

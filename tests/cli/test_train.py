@@ -43,7 +43,7 @@ def finished(*options: str, folder: Path) -> list[dict]:
 
 
 def steps_on_disk(folder: Path) -> set[int]:
-    return {int(path.name) for path in folder.glob("*/checkpoints/last/*") if path.name.isdecimal()}
+    return {int(path.name) for path in folder.glob("*/checkpoints/*/*") if path.name.isdecimal()}
 
 
 def begun(*options: str, folder: Path) -> subprocess.Popen:

@@ -144,7 +144,8 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_
     assert [r.train_loss for r in again] == [r.train_loss for r in final]
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path: Path):
+@pytest.mark.parametrize("stop_after", [3, 10**9])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path: Path, stop_after: int):
     def run(stop_after: int):
         calls, said = iter(range(10**9)), []
         checkpoints = Checkpoints(tmp_path, say=said.append)
@@ -160,8 +161,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path:
         checkpoints.close()
         return results, said
 
-    run(stop_after=3)
-    newest = max((tmp_path / "last").iterdir(), key=lambda path: int(path.name))
+    run(stop_after)
+    newest = max(tmp_path.glob("*/*"), key=lambda path: int(path.name))
     for path in newest.rglob("*"):
         if path.is_file():
             path.write_bytes(b"")
@@ -171,6 +172,18 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path:
     assert results[0].status == "finished"
     (undisturbed,) = train(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), EVALUATION, chunk=5)
     assert results[0].train_loss == undisturbed.train_loss
+
+
+def test_a_state_is_written_once_where_the_best_of_them_is_kept(tmp_path: Path):
+    checkpoints = Checkpoints(tmp_path)
+    for step, best in ((1, True), (2, False), (3, False), (4, False), (5, True), (6, False)):
+        checkpoints.save(step, [jnp.full(2, step)], {}, best=best)
+    checkpoints.close()
+    kept = {folder: sorted(int(path.name) for path in (tmp_path / folder).iterdir()) for folder in ("best", "last")}
+    assert kept == {"best": [5], "last": [4, 6]}
+    again = Checkpoints(tmp_path)
+    step, (state,), _ = again.restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
+    assert (step, state.tolist()) == (6, [6, 6])
 
 
 def test_packed_and_padded_losses_agree_with_a_plain_reference():

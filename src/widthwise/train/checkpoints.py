@@ -1,7 +1,8 @@
 """Checkpoints: the state of all lanes and the record of what happened, through Orbax.
 
-The two newest are kept, since a machine can die while it writes one, and the best by held-out loss. What is saved
-appears whole or not at all; if the newest cannot be read all the same, the one before is taken and that is said.
+The best by held-out loss is kept, and of the others the two newest, since a machine can die while it writes one. Each
+is written once, in the background, and appears whole or not at all; if the newest cannot be read all the same, the one
+before is taken and that is said.
 """
 
 import logging
@@ -27,28 +28,29 @@ class Checkpoints:
         self._best = _manager(folder / "best", keep=1)
 
     def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False) -> None:
-        """Save in the background; waits only until the state has left the device."""
+        """Save in the background; waits only until the state has left the device, and for what is being saved."""
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(states), record=ocp.args.JsonSave(record))
+        manager = self._best if best else self._last
+        if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
+            self._last.wait_until_finished()
+            self._best.wait_until_finished()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for manager in [self._last, *([self._best] if best else [])]:
-                if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
-                    self._last.wait_until_finished()
-                    self._best.wait_until_finished()
-                manager.save(step, args=arguments, force=True)
+            manager.save(step, args=arguments, force=True)
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
         """Give the newest step, states and record that can be read; None where there is no checkpoint."""
         shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(shapes), record=ocp.args.JsonRestore())
-        for step in sorted(self._last.all_steps(), reverse=True):
+        kept = [(step, manager) for manager in (self._best, self._last) for step in manager.all_steps()]
+        for step, manager in sorted(kept, key=lambda one: one[0], reverse=True):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    found = self._last.restore(step, args=arguments)
+                    found = manager.restore(step, args=arguments)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 self._say(f"the checkpoint of step {step} cannot be read ({_first_line(error)}): trying the one before")
-                self._last.delete(step)
+                manager.delete(step)
                 continue
             return step, found["state"], found["record"]
         return None
