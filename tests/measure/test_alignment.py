@@ -26,7 +26,11 @@ def parameters(model: Transformer, name: str, seed: int = 0):
 
 
 def tokens(model: Transformer, batch: int = 8) -> jax.Array:
-    return jax.random.randint(jax.random.key(9), (batch, model.context), 0, model.vocabulary)
+    return jnp.asarray(np.random.default_rng(9).integers(model.vocabulary, size=(batch, model.context)), jnp.int32)
+
+
+def examples(model: MLP) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(2).standard_normal((6, model.inputs), np.float32))
 
 
 @jax.jit
@@ -84,7 +88,7 @@ def test_roles_are_averaged_over_layers_that_can_be_measured():
     model = MLP(width=32, hidden_layers=2)
     before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
     frozen = {**after, "hidden": [before["hidden"][0], after["hidden"][1]]}
-    x = jax.random.normal(jax.random.key(2), (6, model.inputs))
+    x = examples(model)
     found = measure(model.logits, before, frozen, x)
     table = np.asarray(by_role(found, layout(model, PARAMETERIZATIONS["standard"])))
     first, second, readout = (found[path] for path in ("hidden/0", "hidden/1", "readout"))
@@ -127,7 +131,7 @@ def test_the_four_terms_add_up_to_what_leaves_the_layer():
 def test_alpha_omega_and_u_are_the_ratios_of_the_three_terms_of_the_change():
     model = MLP(width=32, hidden_layers=1)
     before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
-    x = jax.random.normal(jax.random.key(2), (6, model.inputs))
+    x = examples(model)
     found = measure(model.logits, before, after, x)["hidden/0"]
     z, new = (jax.nn.relu(x @ params["embedding"]) for params in (before, after))
     weight, update = before["hidden"][0], after["hidden"][0] - before["hidden"][0]
@@ -144,7 +148,7 @@ def test_ratios_do_not_depend_on_multipliers():
     model = MLP(width=32, hidden_layers=1)
     before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
     doubled = [{**params, "readout": 2 * params["readout"]} for params in (before, after)]
-    x = jax.random.normal(jax.random.key(2), (6, model.inputs))
+    x = examples(model)
     plain, scaled = measure(model.logits, before, after, x), measure(model.logits, *doubled, x)
     for name in ("ratio", "alpha", "omega", "u"):
         np.testing.assert_allclose(getattr(plain.values, name), getattr(scaled.values, name), atol=1e-5)

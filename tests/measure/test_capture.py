@@ -12,7 +12,7 @@ from flax import nnx
 
 from widthwise.measure import Product, capture
 
-X = jax.random.normal(jax.random.key(0), (5, 6))
+X = jnp.asarray(np.random.default_rng(0).standard_normal((5, 6), np.float32))
 
 
 def products(model: Any, params: Any, *arguments: Any) -> dict[str, Product]:
@@ -25,7 +25,7 @@ def products(model: Any, params: Any, *arguments: Any) -> dict[str, Product]:
 
 
 def weight(*shape: int) -> jax.Array:
-    return jax.random.normal(jax.random.key(len(shape)), shape)
+    return jnp.asarray(np.random.default_rng(len(shape)).standard_normal(shape, np.float32))
 
 
 @pytest.mark.parametrize(

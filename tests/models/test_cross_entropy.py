@@ -12,11 +12,12 @@ TOKENS, WIDTH, VOCABULARY = 24, 16, 201
 
 
 def arrays(dtype=jnp.float32, seed: int = 0):
-    keys = jax.random.split(jax.random.key(seed), 4)
-    hidden = jax.random.normal(keys[0], (TOKENS, WIDTH), dtype)
-    kernel = jax.random.normal(keys[1], (WIDTH, VOCABULARY), dtype)
-    labels = jax.random.randint(keys[2], (TOKENS,), 0, VOCABULARY).at[0].set(VOCABULARY - 1)
-    return hidden, kernel, labels, jax.random.uniform(keys[3], (TOKENS,), jnp.promote_types(dtype, jnp.float32))
+    random = np.random.default_rng(seed)
+    hidden, kernel = (jnp.asarray(random.normal(size=shape), dtype) for shape in ((TOKENS, WIDTH), (WIDTH, VOCABULARY)))
+    labels = random.integers(VOCABULARY, size=TOKENS)
+    labels[0] = VOCABULARY - 1
+    weights = jnp.asarray(random.uniform(size=TOKENS), jnp.promote_types(dtype, jnp.float32))
+    return hidden, kernel, jnp.asarray(labels, jnp.int32), weights
 
 
 def plain(hidden, kernel, labels):

@@ -12,9 +12,13 @@ from widthwise.parameterize import Axes, Rule, find_roles, ones_like
 from widthwise.theory import Role
 
 
+def normal(seed: int, *shape: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
 def heads(width: int):
     """A head-split kernel and its flat twin: Optax factors the first over different axes as heads grow in number."""
-    kernel = jax.random.normal(jax.random.key(0), (width, width // 8, 8))
+    kernel = normal(0, width, width // 8, 8)
     return {"split": kernel, "flat": kernel.reshape(width, width), "bias": jnp.ones((width // 8, 8))}
 
 
@@ -49,20 +53,20 @@ def test_a_head_split_kernel_trains_as_its_flat_twin():
     transformation = adafactor(0.1, ones_like(params), layout=layout)
     state = transformation.init(params)
     for seed in range(3):
-        gradient = jax.random.normal(jax.random.key(seed), (16, 2, 8))
+        gradient = normal(seed, 16, 2, 8)
         gradients = {"split": gradient, "flat": gradient.reshape(16, 16), "bias": gradient[0]}
         updates, state = transformation.update(gradients, state, params)
         np.testing.assert_allclose(updates["split"].reshape(16, 16), updates["flat"], rtol=1e-5)
 
 
 def test_stacked_layers_train_as_separate_ones():
-    layers = [jax.random.normal(jax.random.key(i), (6, 4)) * 10.0**i for i in range(2)]
+    layers = [normal(i, 6, 4) * 10.0**i for i in range(2)]
     stacked, single = {"w": jnp.stack(layers)}, {"w0": layers[0], "w1": layers[1]}
     rules = {"w": Rule(role=Role.HIDDEN, axes=Axes(stack=(0,), inputs=(1,), outputs=(2,)))}
     together = adafactor(0.1, ones_like(stacked), layout=find_roles(stacked, rules=rules))
     plain = Rule(role=Role.HIDDEN, axes=Axes(inputs=(0,), outputs=(1,)))
     apart = adafactor(0.1, ones_like(single), find_roles(single, rules={"*": plain}))
-    gradients = [jax.random.normal(jax.random.key(9 + i), (6, 4)) * 100.0**i for i in range(2)]
+    gradients = [normal(9 + i, 6, 4) * 100.0**i for i in range(2)]
     joint, _ = together.update({"w": jnp.stack(gradients)}, together.init(stacked), stacked)
     separate, _ = apart.update({"w0": gradients[0], "w1": gradients[1]}, apart.init(single), single)
     np.testing.assert_allclose(joint["w"][0], separate["w0"], rtol=1e-5)
@@ -72,7 +76,7 @@ def test_stacked_layers_train_as_separate_ones():
 def test_updates_are_clipped_to_the_size_of_the_parameter():
     params = {"w": jnp.ones((4, 4))}
     transformation = adafactor(1.0, ones_like(params), matrices(params), clip=0.5)
-    gradient = {"w": jax.random.normal(jax.random.key(0), (4, 4))}
+    gradient = {"w": normal(0, 4, 4)}
     updates, _ = transformation.update(gradient, transformation.init(params), params)
     assert float(jnp.sqrt(jnp.mean(updates["w"] ** 2))) <= 0.5 * 1.00001
 
@@ -102,9 +106,7 @@ def test_epsilon_takes_the_square_of_its_factor():
             scales = replace(ones_like(params), epsilon=jax.tree.map(lambda _: size, params))
             return adafactor(0.1, scales, find_roles(params, rules=BOTH, headless=True), epsilon=1e-2, clip=1e9)
 
-        keys = jax.random.split(jax.random.key(0))
-        gradient = {"w": size * jax.random.normal(keys[0], (4, 6)), "b": size * jax.random.normal(keys[1], (6,))}
-        return first_update(optimizer, gradient)
+        return first_update(optimizer, {"w": size * normal(0, 4, 6), "b": size * normal(1, 6)})
 
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4), make(1.0), make(1e-3))
 

@@ -219,7 +219,7 @@ def test_equinox_layers_stacked_by_vmap_need_a_rule():
             self.head = eqx.nn.Linear(width, 7, key=jax.random.key(1))
 
     def params(width: int):
-        return eqx.filter(Stacked(width), eqx.is_inexact_array)
+        return eqx.filter_eval_shape(Stacked, width)
 
     refused(r"'layers/weight' of shape \(3, 8, 8\): cannot tell", params(8), other=params(16), convention=equinox)
 
