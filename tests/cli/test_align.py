@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.train.runs import SMALL
 from widthwise.cli import main
-
-TINY = ["--data", "synthetic", "--blocks", "1", "--head-dim", "16", "--context", "16", "--batch", "8", "--warmup", "2"]
-TINY += ["--width", "32", "--base-width", "32", "--steps", "20"]
 
 
 def test_it_prints_the_table_draws_the_figure_and_never_trains_twice(tmp_path: Path, capsys, monkeypatch):
     figure = tmp_path / "figures" / "alignment.svg"
-    command = ["align", *TINY, "--widths", "32", "64", "--out", str(tmp_path / "runs"), "--figure", str(figure)]
+    command = ["align", *SMALL, "--widths", "32", "64", "--out", str(tmp_path / "runs"), "--figure", str(figure)]
     assert main([*command, "--json"]) == 0
     out = capsys.readouterr().out
     assert "NaN" not in out
     found = json.loads(out)
-    assert [point["step"] for point in found["points"]["64"]] == [0, 1, 2, 4, 8, 16, 20]
+    assert [point["step"] for point in found["points"]["64"]] == [0, 1, 2, 4, 8, 16, 32, 40]
     log, slopes = found["alignment"]
     assert (log["of"], slopes["of"]) == ("width 64, log_n", "slopes over 32, 64")
     assert log["roles"]["hidden"]["layers"] == 6
@@ -53,7 +51,7 @@ def test_it_prints_the_table_draws_the_figure_and_never_trains_twice(tmp_path: P
     ],
 )
 def test_nonsense_is_refused_in_one_line(tmp_path: Path, capsys, options: list[str], named: str):
-    assert main(["align", *TINY, "--out", str(tmp_path), *options]) == 2
+    assert main(["align", *SMALL, "--out", str(tmp_path), *options]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1

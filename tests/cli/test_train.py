@@ -11,26 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweep import tiny
+from tests.train.runs import SMALL
 from widthwise.cli import main
 
-SMALL = [
-    "--data",
-    "synthetic",
-    "--width",
-    "32",
-    "--base-width",
-    "32",
-    "--blocks",
-    "1",
-    "--head-dim",
-    "16",
-    "--context",
-    "16",
-    "--batch",
-    "8",
-    "--warmup",
-    "5",
-]
 COMMAND = [str(Path(sys.executable).with_name("widthwise")), "train", *SMALL]
 
 
@@ -83,7 +67,7 @@ def test_killed_and_interrupted_it_goes_on_to_the_numbers_of_an_undisturbed_run(
 
 
 def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path: Path, capsys, monkeypatch):
-    command = ["train", *SMALL, "--steps", "30", "--learning-rates", "1e-3", "1e-2", "1e30", "--out", str(tmp_path)]
+    command = ["train", *SMALL, "--learning-rates", "1e-3", "1e-2", "1e30", "--out", str(tmp_path)]
     assert main([*command, "--json"]) == 0
     results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [result["status"] for result in results] == ["finished", "finished", "diverged"]
@@ -99,7 +83,7 @@ def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path
     }
     assert results[1]["eval_loss"] < results[0]["eval_loss"]
     assert results[2]["eval_loss"] is None
-    assert results[2]["steps"] < 30
+    assert results[2]["steps"] < 40
     events = list(tmp_path.glob("*/tensorboard/*/events*"))
     assert {path.parent.name for path in events} == {result["run"] for result in results}
 
@@ -114,7 +98,7 @@ def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path
 def test_a_run_split_over_devices_ends_as_one_that_is_not(tmp_path: Path, capsys):
     losses = []
     for name, split in (("one", []), ("eight", ["--fsdp", "8"])):
-        assert main(["train", *SMALL, "--steps", "20", "--out", str(tmp_path / name), "--json", *split]) == 0
+        assert main(["train", *SMALL, "--out", str(tmp_path / name), "--json", *split]) == 0
         losses.append(json.loads(capsys.readouterr().out)["eval_loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
@@ -123,7 +107,7 @@ def test_two_processes_train_one_run(tmp_path: Path):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    options = [*COMMAND, "--steps", "20", "--json", "--chunk", "10", "--checkpoint-steps", "10"]
+    options = [*COMMAND, "--json", "--checkpoint-steps", "20"]
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     together = [*options, "--out", str(tmp_path / "two"), "--fsdp", "4", "--coordinator", address, "--processes", "2"]
     processes = [
@@ -135,17 +119,16 @@ def test_two_processes_train_one_run(tmp_path: Path):
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert "eval_loss" not in outputs[1][0]
-    (alone,) = finished("--steps", "20", folder=tmp_path / "one")
+    (alone,) = finished(folder=tmp_path / "one")
     result = json.loads(outputs[0][0].splitlines()[-1])
     assert result["run"] == alone["run"]
     assert result["eval_loss"] == pytest.approx(alone["eval_loss"], rel=1e-4)
-    assert steps_on_disk(tmp_path / "two") == {10, 20}
+    assert steps_on_disk(tmp_path / "two") == {20, 40}
 
 
 def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
-    options = [*SMALL, "--steps", "20", "--out", str(tmp_path), "--json", "--data", "stdlib"]
-    assert main(["train", *options]) == 0
+    assert main(["train", *tiny.options(), "--out", str(tmp_path), "--json"]) == 0
     (result,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert result["data"]["source"] == "stdlib"
     assert result["data"]["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -176,7 +159,7 @@ def test_nonsense_is_refused_in_one_line_before_anything_is_compiled(capsys, opt
 
 
 def test_results_that_cannot_be_read_are_refused_and_left_as_they_are(tmp_path: Path, capsys):
-    command = ["train", *SMALL, "--steps", "5", "--out", str(tmp_path)]
+    command = ["train", *SMALL, "--out", str(tmp_path)]
     assert main(command) == 0
     (path,) = tmp_path.glob("*/results.json")
     path.write_text("{")

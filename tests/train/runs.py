@@ -1,4 +1,10 @@
-"""Small runs for tests of the engine."""
+"""Small runs for tests of the engine, and of the command line.
+
+Compilation is most of what they take, so they share programs: 40 steps, in chunks of 20 or, where training has to pause
+anywhere, of 1. Other numbers of steps, chunks or lanes are for tests that are about these.
+"""
+
+import shlex
 
 from widthwise.data import Synthetic
 from widthwise.models import Transformer, layout, prescribe
@@ -8,6 +14,11 @@ from widthwise.train import Lane, Program
 
 LANGUAGE = Synthetic(vocabulary=8, context=16, batch=8)
 MODEL = Transformer(width=32, blocks=1, head_dim=16, context=16, vocabulary=8)
+SMALL = shlex.split(
+    "--data synthetic --vocabulary 8 --context 16 --batch 8 --eval-batches 2 "
+    "--width 32 --base-width 32 --blocks 1 --head-dim 16 --steps 40 --warmup 5"
+)
+"""The same on the command line."""
 
 
 def program(steps: int = 40, optimizer: str = "adam") -> Program:

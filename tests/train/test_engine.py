@@ -15,7 +15,7 @@ from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.lanes import _chunk
 
 EVALUATION = LANGUAGE.held_out(2)
-SPEC = Spec(data="synthetic", width=32, base_width=16, blocks=1, head_dim=16, context=16, batch=8, steps=60, warmup=7)
+SPEC = Spec(data="synthetic", width=32, base_width=16, blocks=1, head_dim=16, context=16, batch=8, steps=40, warmup=5)
 
 
 def test_the_loss_approaches_the_entropy_and_the_model_never_goes_below_it():
@@ -34,11 +34,12 @@ def test_the_loss_approaches_the_entropy_and_the_model_never_goes_below_it():
 
 def distance(lanes: Lanes, states) -> float:
     """Give the cross-entropy of the model to the language, less the language's entropy, on held-out text."""
-    one = lanes.lanes[0]
-    tokens = jnp.asarray(EVALUATION.tokens[0])
-    logits = MODEL.logits(one.scales.effective(lanes.params(states, 0)), tokens[:, :-1], one.attention_scale)
-    truth = LANGUAGE.log_probabilities[np.asarray(tokens[:, :-1])]
-    return float(np.mean(np.sum(np.exp(truth) * (truth - np.asarray(jax.nn.log_softmax(logits))), axis=-1)))
+    one, tokens = lanes.lanes[0], EVALUATION.tokens[0][:, :-1]
+    predicted = jax.jit(lambda *given: jax.nn.log_softmax(MODEL.logits(*given)))(
+        one.scales.effective(lanes.params(states, 0)), tokens, one.attention_scale
+    )
+    truth = LANGUAGE.log_probabilities[tokens]
+    return float(np.mean(np.sum(np.exp(truth) * (truth - np.asarray(predicted)), axis=-1)))
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
@@ -61,7 +62,7 @@ def test_all_parameterizations_and_other_data_share_one_compilation(monkeypatch)
     for seed, name in enumerate(PARAMETERIZATIONS):
         spec = replace(SPEC, parameterization=name, learning_rate=1e-2 / (seed + 1), seed=seed)
         run = resolve(spec, vocabulary=8, data={})
-        train(Lanes(run.program, [run.lane], replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION, chunk=20)
+        train(Lanes(run.program, [run.lane], replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION)
     assert (len(begun), _chunk.jitted._cache_size()) == (1, before)
 
 
@@ -69,7 +70,7 @@ def test_all_parameterizations_and_other_data_share_one_compilation(monkeypatch)
 def test_a_lane_that_diverges_is_recorded_and_leaves_the_others_alone(side_by_side: bool):
     """The second lane overflows once its warm-up has begun."""
     chosen = [lane(1e-2), lane(1e30), lane(3e-3)]
-    results = train(Lanes(program(), chosen, LANGUAGE, side_by_side=side_by_side), EVALUATION, chunk=10)
+    results = train(Lanes(program(), chosen, LANGUAGE, side_by_side=side_by_side), EVALUATION)
     assert [result.status for result in results] == ["finished", "diverged", "finished"]
     diverged = results[1]
     assert 0 < diverged.steps < 40
@@ -77,13 +78,13 @@ def test_a_lane_that_diverges_is_recorded_and_leaves_the_others_alone(side_by_si
     assert np.isfinite(diverged.train_loss[:-1]).all()
     assert not np.isfinite(diverged.train_loss[-1])
     assert np.isnan(diverged.eval_loss)
-    (alone,) = train(Lanes(program(), [chosen[0]], LANGUAGE, side_by_side=False), EVALUATION, chunk=10)
+    (alone,) = train(Lanes(program(), [chosen[0]], LANGUAGE, side_by_side=False), EVALUATION)
     assert results[0].eval_loss == pytest.approx(alone.eval_loss, rel=2e-4)
 
 
 def test_training_ends_early_when_all_lanes_have_diverged():
     seen = []
-    train(Lanes(program(), [lane(1e30)], LANGUAGE), EVALUATION, chunk=10, progress=lambda p: seen.append(p.step))
+    train(Lanes(program(), [lane(1e30)], LANGUAGE), EVALUATION, progress=lambda p: seen.append(p.step))
     assert seen[-1] < 40
 
 
@@ -123,7 +124,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_
         results = train(
             lanes,
             EVALUATION,
-            chunk=5,
+            chunk=1,
             evaluate_every=20,
             checkpoints=checkpoints,
             stop=lambda: next(calls) >= stop_after,
@@ -132,7 +133,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_
         return results
 
     undisturbed = run(tmp_path / "whole")
-    first, second, _ = (run(tmp_path / "pieces", stop_after=1) for _ in range(3))
+    first, second, _ = (run(tmp_path / "pieces", stop_after=9) for _ in range(3))
     assert [r.status for r in (*first, *second)] == ["interrupted"] * 4
     assert [r.steps for r in first] == [10, 10]
     final = run(tmp_path / "pieces")
@@ -146,31 +147,25 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_
 
 @pytest.mark.parametrize("stop_after", [3, 10**9])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path: Path, stop_after: int):
-    def run(stop_after: int):
-        calls, said = iter(range(10**9)), []
+    def run(**options):
+        said = []
         checkpoints = Checkpoints(tmp_path, say=said.append)
         lanes = Lanes(program(), [lane()], LANGUAGE, side_by_side=False)
-        results = train(
-            lanes,
-            EVALUATION,
-            chunk=5,
-            checkpoints=checkpoints,
-            checkpoint_seconds=0,
-            stop=lambda: next(calls) >= stop_after,
-        )
+        results = train(lanes, EVALUATION, chunk=1, checkpoints=checkpoints, **options)
         checkpoints.close()
         return results, said
 
-    run(stop_after)
+    calls = iter(range(10**9))
+    run(checkpoint_seconds=0, stop=lambda: next(calls) >= stop_after)
     newest = max(tmp_path.glob("*/*"), key=lambda path: int(path.name))
     for path in newest.rglob("*"):
         if path.is_file():
             path.write_bytes(b"")
-    results, said = run(stop_after=10**9)
+    results, said = run()
     assert len(said) == 1
     assert f"the checkpoint of step {newest.name} cannot be read" in said[0]
     assert results[0].status == "finished"
-    (undisturbed,) = train(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), EVALUATION, chunk=5)
+    (undisturbed,) = train(Lanes(program(), [lane()], LANGUAGE, side_by_side=False), EVALUATION, chunk=1)
     assert results[0].train_loss == undisturbed.train_loss
 
 
@@ -192,11 +187,11 @@ def test_packed_and_padded_losses_agree_with_a_plain_reference():
     tokens = jnp.asarray(EVALUATION.tokens[0])
     weights = jnp.asarray(np.random.default_rng(0).integers(0, 2, tokens[:, 1:].shape), jnp.float32)
     scale = lanes.lanes[0].attention_scale
-    logits = np.asarray(MODEL.logits(params, tokens[:, :-1], scale), np.float64)
+    logits = np.asarray(jax.jit(MODEL.logits)(params, tokens[:, :-1], scale), np.float64)
     log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     surprise = -np.take_along_axis(log_probabilities, np.asarray(tokens)[:, 1:, None], -1)[..., 0]
-    padded = lanes.program.loss(params, scale, tokens, weights)
-    packed = lanes.program.loss(params, scale, tokens, jnp.ones_like(weights))
+    loss = jax.jit(lanes.program.loss)
+    padded, packed = (loss(params, scale, tokens, given) for given in (weights, jnp.ones_like(weights)))
     assert float(padded) == pytest.approx((surprise * np.asarray(weights)).sum() / np.asarray(weights).sum(), rel=1e-5)
     assert float(packed) == pytest.approx(surprise.mean(), rel=1e-5)
 

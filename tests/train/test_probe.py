@@ -46,11 +46,10 @@ def test_what_is_measured_is_what_measuring_at_that_step_gives():
     lanes = Lanes(program(), CHOSEN, LANGUAGE, side_by_side=False)
     initial = [lanes.params(lanes.start(), i) for i in (0, 1)]
     states = after(4, lanes)
+    measured = jax.jit(lambda scale, *params: measure(lambda p: MODEL.logits(p, TOKENS, scale), *params))
     for i, one in enumerate(CHOSEN):
         effective = [one.scales.effective(x) for x in (initial[i], lanes.params(states, i))]
-        found = jax.jit(lambda *p, scale=one.attention_scale: measure(lambda p: MODEL.logits(p, TOKENS, scale), *p))(
-            *effective
-        )
+        found = measured(one.attention_scale, *effective)
         (point,) = (point for point in results[i].alignment if point.step == 4)
         assert list(point.layers) == list(found.paths)
         for path, layer in point.layers.items():

@@ -12,9 +12,9 @@ from widthwise.train import Checkpoints, Lanes, make_mesh, train
 EVALUATION = LANGUAGE.held_out(2)
 
 
-def losses(chosen, *, steps: int = 20, optimizer: str = "adam", checkpoints=None, **options) -> list[list[float]]:
-    lanes = Lanes(program(steps, optimizer), chosen, LANGUAGE, **options)
-    results = train(lanes, EVALUATION, chunk=10, checkpoints=checkpoints)
+def losses(chosen, *, optimizer: str = "adam", checkpoints=None, **options) -> list[list[float]]:
+    lanes = Lanes(program(optimizer=optimizer), chosen, LANGUAGE, **options)
+    results = train(lanes, EVALUATION, checkpoints=checkpoints)
     return [[*result.train_loss, result.eval_loss] for result in results]
 
 
@@ -35,7 +35,7 @@ def test_lanes_over_two_groups_of_four_devices_equal_single_runs():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_ps", "adafactor"])
 def test_parameters_and_optimizer_state_are_split(optimizer: str):
     mesh = make_mesh(fsdp=8)
-    (state,) = Lanes(program(20, optimizer), [lane()], LANGUAGE, side_by_side=False, mesh=mesh).start()
+    (state,) = Lanes(program(optimizer=optimizer), [lane()], LANGUAGE, side_by_side=False, mesh=mesh).start()
     for array in jax.tree.leaves((state.params, state.optimizer)):
         if any(size % 8 == 0 and size for size in array.shape):
             assert not array.is_fully_replicated, array.shape
@@ -47,8 +47,8 @@ def test_a_checkpoint_goes_on_on_another_number_of_devices(tmp_path: Path):
     whole = losses([lane()], side_by_side=False)
     calls = iter(range(100))
     checkpoints = Checkpoints(tmp_path)
-    eight = Lanes(program(20), [lane()], LANGUAGE, side_by_side=False, mesh=make_mesh(fsdp=8))
-    train(eight, EVALUATION, chunk=10, checkpoints=checkpoints, stop=lambda: next(calls) >= 0)
+    eight = Lanes(program(), [lane()], LANGUAGE, side_by_side=False, mesh=make_mesh(fsdp=8))
+    train(eight, EVALUATION, checkpoints=checkpoints, stop=lambda: next(calls) >= 0)
     checkpoints.close()
     checkpoints = Checkpoints(tmp_path)
     resumed = losses([lane()], side_by_side=False, checkpoints=checkpoints)
