@@ -25,7 +25,7 @@ types: $(READY)
 	$(BIN)/pyright
 
 unit: $(READY) browser
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # What exists on a GPU alone, with whatever JAX that machine has: its Python needs pytest, and nothing is installed.
 test-gpu:
