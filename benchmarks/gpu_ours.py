@@ -137,6 +137,9 @@ class Once:
         if step == self._step:
             self._kept.save(step, states, record, best=best)
 
+    def latest(self) -> None:
+        """Begin from the start."""
+
     def restore(self, like: Any) -> None:
         """Begin from the start."""
 

@@ -38,6 +38,10 @@ class Checkpoints:
             warnings.simplefilter("ignore")
             manager.save(step, args=arguments, force=True)
 
+    def latest(self) -> int | None:
+        """Give the newest step, whether or not it can be read; None where there is no checkpoint."""
+        return max((*self._best.all_steps(), *self._last.all_steps()), default=None)
+
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
         """Give the newest step, states and record that can be read; None where there is no checkpoint."""
         shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)

@@ -102,8 +102,12 @@ class Keeper(Protocol):
         """Keep the states after a number of steps, and what happened until then."""
         ...
 
+    def latest(self) -> int | None:
+        """Give the step of the newest that is kept; None where there is none."""
+        ...
+
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
-        """Give the newest that is kept; None where there is none."""
+        """Give the newest that can be read; None where there is none."""
         ...
 
 
@@ -138,7 +142,8 @@ def train(
         A result for each lane.
     """
     steps, step = lanes.program.steps, 0
-    if chunk <= min(steps, evaluate_every):
+    done = None if checkpoints is None else checkpoints.latest()
+    if chunk <= min(steps - (done or 0), evaluate_every):
         lanes.begin(chunk, evaluation)
     states = lanes.start()
     record = _Record.of(len(lanes.lanes))
