@@ -31,6 +31,9 @@ def test_what_was_begun_is_not_begun_again(monkeypatch):
     for length, times in ((3, 2), (3, 2), (4, 2), (3, 5)):
         doubled.begin(jax.ShapeDtypeStruct((length,), jnp.float32), times=times)
     assert len(begun) == 3
+    with jax.default_matmul_precision("highest"):
+        doubled.begin(jax.ShapeDtypeStruct((3,), jnp.float32), times=2)
+    assert len(begun) == 4
 
 
 def test_data_that_was_given_away_is_used_up():

@@ -47,7 +47,8 @@ class Compiled:
             What will be the compiled function of the data.
         """
         leaves, structure = jax.tree.flatten(args)
-        key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items()))
+        precision = tuple(getattr(jax.config, name) for name in ("jax_enable_x64", "jax_default_matmul_precision"))
+        key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), precision
         if key not in self._begun:
             lowered = self.jitted.lower(*args, **static)  # this is Python, which threads would not make faster
             self._begun[key] = _threads.submit(lowered.compile)
