@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from widthwise import __version__
+from widthwise.data import Evaluation
 from widthwise.measure import Probe, log_spaced
 from widthwise.models import count_parameters
 from widthwise.sweep.executors import Tell
@@ -167,17 +168,18 @@ def time_steps(task: Task, tell: Tell) -> Pace:
     inputs, runs = _resolved(task)
     lanes = Lanes(runs[0].program, [run.lane for run in runs], inputs.batches)
     size = min(task.options.chunk, runs[0].program.steps)
+    one_batch = Evaluation(inputs.evaluation.tokens[:1], inputs.evaluation.weights[:1])
+    began = time.monotonic()
     states = lanes.start()
 
     def seconds(count: int) -> float:
         nonlocal states
-        began = time.monotonic()
+        start = time.monotonic()
         states, _ = lanes.chunk(states, 0, count, size=size)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
-    began = time.monotonic()
     seconds(1)
-    lanes.evaluate(states, inputs.evaluation)
+    lanes.evaluate(states, one_batch)
     first, step = time.monotonic() - began, seconds(1)
     if (count := min(size, int(0.5 / step))) > 1:
         step = min(seconds(count) for _ in range(2)) / count
@@ -187,7 +189,7 @@ def time_steps(task: Task, tell: Tell) -> Pace:
 def lanes_that_fit(task: Task, tell: Tell) -> int:
     """Say how many runs like this one, side by side, the device has memory for.
 
-    The compiler knows, but takes a minute to ask. Where a rule of thumb, and twice that for safety, leaves room for as
+    The compiler knows, but takes long to answer. Where a rule of thumb, and twice that for safety, leaves room for as
     many as a pack ever has, that will do. On an H200 the compiler's word was 1.3 to 1.4 times the rule.
     """
     inputs, (run, *_) = _resolved(task)
@@ -199,9 +201,10 @@ def lanes_that_fit(task: Task, tell: Tell) -> int:
     one = activation_bytes(model, batch) + STATE_BYTES * count_parameters(model).total
     if (roomy := int(MEMORY_SHARE * limit // (2 * one))) >= MOST_LANES:
         return roomy
-    two, four = (
-        Lanes(run.program, [run.lane] * count, inputs.batches).chunk_bytes(task.options.chunk) for count in (2, 4)
-    )
+    few = [Lanes(run.program, [run.lane] * count, inputs.batches) for count in (2, 4)]
+    for lanes in few:
+        lanes.begin(task.options.chunk)  # both at once
+    two, four = (lanes.chunk_bytes(task.options.chunk) for lanes in few)
     return fitting(two, four, MEMORY_SHARE * limit)
 
 
