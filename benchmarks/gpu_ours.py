@@ -137,8 +137,9 @@ class Once:
         if step == self._step:
             self._kept.save(step, states, record, best=best)
 
-    def latest(self) -> None:
+    def latest(self) -> int:
         """Begin from the start."""
+        return 0
 
     def restore(self, like: Any) -> None:
         """Begin from the start."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from widthwise.sweep import Study
 from widthwise.sweep.driver import Driver
-from widthwise.sweep.executors import Inline
+from widthwise.sweep.executors import Processes
 from widthwise.sweep.fits import fit_rows
 from widthwise.sweep.packs import Wants
 from widthwise.sweep.rounds import run_sweep
@@ -22,8 +22,8 @@ SWEEP = Sweep(
 
 
 def test_with_adam_the_standard_parameterization_needs_rates_per_layer_to_transfer(tmp_path: Path):
-    with Study.open(tmp_path) as study:
-        driver = Driver(study, Inline())
+    with Study.open(tmp_path) as study, Processes(2) as executor:
+        driver = Driver(study, executor)
         run_sweep(SWEEP, driver, Wants(SWEEP.base))
         fits = {fit.names["setting"]: fit.transfer for fit in fit_rows(study.runs())}
     assert driver.standing.trained == 50  # of 60: at the base width both settings are one

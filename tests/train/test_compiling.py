@@ -1,5 +1,6 @@
 """What is compiled ahead is what would have been compiled later, once."""
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -8,10 +9,10 @@ import numpy as np
 import pytest
 
 from widthwise.train import compiling
-from widthwise.train.compiling import Compiled, compiled, has_option
+from widthwise.train.compiling import Compiled, has_option
 
 
-@compiled(static=("power",), donate=("x",))
+@functools.partial(Compiled, static=("power",), donate=("x",))
 def scaled(x: jax.Array, factors: dict[str, jax.Array], *, power: int) -> jax.Array:
     return x**power * factors["one"]
 

@@ -248,9 +248,9 @@ class _WhenLong:
             self._kept.save(step, states, record)
             self._saved_at = time.monotonic()
 
-    def latest(self) -> int | None:
-        """Give the step of the newest checkpoint, if there are any."""
-        return None if self._kept is None else self._kept.latest()
+    def latest(self) -> int:
+        """Give the step of the newest checkpoint; 0 where there is none."""
+        return 0 if self._kept is None else self._kept.latest()
 
     def restore(self, like: Any) -> tuple[int, Any, dict[str, Any]] | None:
         """Give the newest checkpoint, if there are any."""

@@ -38,9 +38,9 @@ class Checkpoints:
             warnings.simplefilter("ignore")
             manager.save(step, args=arguments, force=True)
 
-    def latest(self) -> int | None:
-        """Give the newest step, whether or not it can be read; None where there is no checkpoint."""
-        return max((*self._best.all_steps(), *self._last.all_steps()), default=None)
+    def latest(self) -> int:
+        """Give the newest step, whether or not it can be read; 0 where there is no checkpoint."""
+        return max((*self._best.all_steps(), *self._last.all_steps()), default=0)
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
         """Give the newest step, states and record that can be read; None where there is no checkpoint."""

@@ -55,11 +55,6 @@ class Compiled:
         return self._begun[key]
 
 
-def compiled(*, static: tuple[str, ...], donate: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Compiled]:
-    """Decorate a function that is to be compiled with the options that suit the device."""
-    return functools.partial(Compiled, static=static, donate=donate)
-
-
 @functools.cache
 def _options() -> dict[str, bool]:
     """Give the options that suit the device, as far as this version of the compiler has them."""

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
 from widthwise.measure import Measurement
-from widthwise.train.compiling import compiled
+from widthwise.train.compiling import Compiled
 from widthwise.train.program import Lane, Program, PyTree, Sizes, State
 from widthwise.train.sharding import Placement, place
 
@@ -73,7 +73,8 @@ class Lanes:
         # What a call of a compiled function takes: all lanes at once, or each by itself.
         groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
         self._groups: list[Lane] = [place(lane, self._everywhere) for lane in groups]
-        self._begun: dict[Any, Future[Any]] = {}
+        self._chunks: dict[int, Future[Any]] = {}
+        self._evaluations: dict[tuple[int, ...], Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
 
     @property
@@ -87,11 +88,11 @@ class Lanes:
         """Begin to compile chunks of `count` steps, and evaluation; meanwhile `start` can be compiled and run."""
         if self._devices is not None:
             return  # how a state is split is only known when there is one
-        self._begun[count] = self._begin_chunk(count)
+        self._chunks[count] = self._begin_chunk(count)
         if evaluation is not None:
             data = place((evaluation.tokens, evaluation.weights), None)
             params = self._abstract_state().params
-            self._begun[data[0].shape] = _evaluate.begin(params, self._groups[0], *data, **self._static)
+            self._evaluations[data[0].shape] = _evaluate.begin(params, self._groups[0], *data, **self._static)
 
     def start(self) -> list[State]:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
@@ -110,8 +111,8 @@ class Lanes:
             items = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], size - count, axis=0)]), items)
             taken = place(np.int32(count), self._everywhere)
         items = place(items, self._everywhere)
-        if size is None and count in self._begun:
-            run = self._begun[count].result()
+        if size is None and count in self._chunks:
+            run = self._chunks[count].result()
         else:
             run = functools.partial(_chunk, reader=self._batches.reader, **self._static)
         results = [
@@ -133,7 +134,7 @@ class Lanes:
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Give the held-out loss of every lane; NaN for one that has diverged."""
         tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
-        begun = self._begun.get(tokens.shape)
+        begun = self._evaluations.get(tokens.shape)
         run = functools.partial(_evaluate, **self._static) if begun is None else begun.result()
         losses = [run(state.params, lane, tokens, weights) for state, lane in zip(states, self._groups, strict=True)]
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
@@ -218,7 +219,7 @@ def _measure(
     return _everywhere((jax.vmap(one) if side_by_side else one)(initial, params, lane), devices)
 
 
-@compiled(static=("program", "devices", "side_by_side"))
+@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
 def _evaluate(
     params: PyTree,
     lane: Lane,
@@ -235,7 +236,7 @@ def _evaluate(
     return _everywhere((jax.vmap(one) if side_by_side else one)(params, lane), devices)
 
 
-@compiled(static=("program", "reader", "devices", "side_by_side"), donate=("state",))
+@functools.partial(Compiled, static=("program", "reader", "devices", "side_by_side"), donate=("state",))
 def _chunk(
     state: State,
     lane: Lane,

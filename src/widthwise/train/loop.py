@@ -102,8 +102,8 @@ class Keeper(Protocol):
         """Keep the states after a number of steps, and what happened until then."""
         ...
 
-    def latest(self) -> int | None:
-        """Give the step of the newest that is kept; None where there is none."""
+    def latest(self) -> int:
+        """Give the step of the newest that is kept; 0 where there is none."""
         ...
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
@@ -142,8 +142,8 @@ def train(
         A result for each lane.
     """
     steps, step = lanes.program.steps, 0
-    done = None if checkpoints is None else checkpoints.latest()
-    if chunk <= min(steps - (done or 0), evaluate_every):
+    done = 0 if checkpoints is None else checkpoints.latest()
+    if chunk <= min(steps - done, evaluate_every):
         lanes.begin(chunk, evaluation)
     states = lanes.start()
     record = _Record.of(len(lanes.lanes))
