@@ -134,6 +134,15 @@ def test_flat_language_has_the_entropy_of_a_uniform_distribution():
     assert Synthetic(vocabulary=16, sharpness=0.0).entropy == pytest.approx(np.log(16))
     with pytest.raises(ValueError, match="vocabulary is 0"):
         Synthetic(vocabulary=0)
+    with pytest.raises(ValueError, match="vocabulary is 32101: expected at most 8192"):
+        Synthetic(vocabulary=32101)
+
+
+def test_how_often_tokens_occur_does_not_change_from_token_to_token():
+    language = Synthetic(vocabulary=512)
+    assert language.stationary.sum() == pytest.approx(1)
+    following = language.stationary @ np.exp(language.log_probabilities)
+    np.testing.assert_allclose(following, language.stationary, rtol=1e-10)
 
 
 def test_a_single_file_has_text_to_train_on_and_to_evaluate_on(tmp_path: Path):

@@ -13,6 +13,9 @@ import numpy as np
 
 from widthwise.data.batches import Evaluation
 
+MOST_TOKENS = 8192
+"""The largest vocabulary: the language is a matrix of its square."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
@@ -38,6 +41,11 @@ class Synthetic:
         for name in ("vocabulary", "context", "batch"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
+        if self.vocabulary > MOST_TOKENS:
+            raise ValueError(
+                f"vocabulary is {self.vocabulary}: expected at most {MOST_TOKENS}, "
+                "since a synthetic language is a matrix of as many rows and columns"
+            )
 
     @functools.cached_property
     def log_probabilities(self) -> np.ndarray:
@@ -48,9 +56,10 @@ class Synthetic:
     @functools.cached_property
     def stationary(self) -> np.ndarray:
         """How often each token occurs."""
-        values, vectors = np.linalg.eig(np.exp(self.log_probabilities).T)
-        often = np.abs(np.real(vectors[:, np.argmax(np.real(values))]))
-        return often / often.sum()
+        # What is as often before as after a step, in place of one of which equations all together are 1.
+        equations = np.exp(self.log_probabilities).T - np.eye(self.vocabulary)
+        equations[-1] = 1
+        return np.linalg.solve(equations, np.eye(self.vocabulary)[-1])
 
     @property
     def entropy(self) -> float:
