@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from gpu_settings import tell
 
-from widthwise.data import Order, Resident, Synthetic
+from widthwise.data import Evaluation, Order, Resident
 from widthwise.measure import Probe, log_spaced
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 
@@ -48,6 +48,12 @@ def lanes_for(part: str, width: int, count: int, *, optimizer: str = "adam", ste
     order = Order(sequences=len(text) // setting.context - 1, batch=setting.batch, seed=0)
     batches = Resident(text, order, setting.context, setting.vocabulary)
     return Lanes(runs[0].program, [run.lane for run in runs], batches)
+
+
+def held_out(setting: settings.Setting) -> Evaluation:
+    """Give a batch of random tokens to evaluate and to measure on."""
+    tokens = np.random.default_rng(1).integers(0, setting.vocabulary, (1, 8, setting.context + 1), np.int32)
+    return Evaluation(tokens, np.ones((1, 8, setting.context), np.float32))
 
 
 class Steps:
@@ -108,7 +114,7 @@ def alignment(width: int) -> None:
     """Train with measurements of alignment at their default spacing, and without."""
     steps, setting = 1000, settings.SETTINGS["lanes"]
     lanes = lanes_for("lanes", width, 8, steps=steps)
-    evaluation = Synthetic(vocabulary=setting.vocabulary, context=setting.context, batch=8).held_out(1)
+    evaluation = held_out(setting)
     probe = Probe(tokens=evaluation.tokens[0][:8, :-1], steps=log_spaced(steps))
 
     def run(probe: Probe | None) -> None:
@@ -150,13 +156,12 @@ def checkpoints(width: int) -> None:
     steps, chunk, setting = 600, 10, settings.SETTINGS["single"]
     lanes = lanes_for("single", width, 1, steps=steps)
     size = sum(x.nbytes for x in jax.tree.leaves(lanes.start()))
-    evaluation = Synthetic(vocabulary=setting.vocabulary, context=setting.context, batch=8).held_out(1)
     times: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         kept = Checkpoints(Path(folder))
         train(
             lanes,
-            evaluation,
+            held_out(setting),
             chunk=chunk,
             evaluate_every=steps,
             checkpoints=Once(kept, steps // 3),
