@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
-from widthwise.measure import Measurement
+from widthwise.measure import Measurement, Probe
 from widthwise.train.compiling import Compiled
 from widthwise.train.program import Lane, Program, PyTree, Sizes, State
 from widthwise.train.sharding import Placement, place
@@ -73,8 +73,9 @@ class Lanes:
         # What a call of a compiled function takes: all lanes at once, or each by itself.
         groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
         self._groups: list[Lane] = [place(lane, self._everywhere) for lane in groups]
-        self._chunks: dict[int, Future[Any]] = {}
+        self._chunks: dict[tuple[int, bool], Future[Any]] = {}
         self._evaluations: dict[tuple[int, ...], Future[Any]] = {}
+        self._measurements: dict[tuple[tuple[int, ...], bool], Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
 
     @property
@@ -84,15 +85,38 @@ class Lanes:
         batch, length = jax.eval_shape(self._batches.reader.at, self._data, item).shape
         return len(self.lanes) * batch * (length - 1)
 
-    def begin(self, count: int, evaluation: Evaluation | None = None) -> None:
-        """Begin to compile chunks of `count` steps, and evaluation; meanwhile `start` can be compiled and run."""
+    def begin(
+        self,
+        count: int,
+        *,
+        whole: bool = True,
+        cut: bool = False,
+        evaluation: Evaluation | None = None,
+        probe: Probe | None = None,
+    ) -> None:
+        """Begin to compile what training will need; meanwhile `start` can be compiled and run.
+
+        Args:
+            count: The steps of a chunk.
+            whole: Whether there will be chunks of so many steps.
+            cut: Whether there will be chunks of fewer, up to this `size`.
+            evaluation: What it will be evaluated on.
+            probe: What alignment will be measured on.
+        """
         if self._devices is not None:
             return  # how a state is split is only known when there is one
-        self._chunks[count] = self._begin_chunk(count)
+        if whole:
+            self._chunks[count, False] = self._begin_chunk(count)
+        if cut:
+            self._chunks[count, True] = self._begin_chunk(count, cut=True)
+        lane, params = self._groups[0], self._abstract_state().params
+        if probe is not None:
+            tokens, initial = place(np.asarray(probe.tokens), None), params if probe.keep_initial else None
+            begun = _measure.begin(params, initial, lane, tokens, **self._static)
+            self._measurements[tokens.shape, probe.keep_initial] = begun
         if evaluation is not None:
             data = place((evaluation.tokens, evaluation.weights), None)
-            params = self._abstract_state().params
-            self._evaluations[data[0].shape] = _evaluate.begin(params, self._groups[0], *data, **self._static)
+            self._evaluations[data[0].shape] = _evaluate.begin(params, lane, *data, **self._static)
 
     def start(self) -> list[State]:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
@@ -111,8 +135,8 @@ class Lanes:
             items = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], size - count, axis=0)]), items)
             taken = place(np.int32(count), self._everywhere)
         items = place(items, self._everywhere)
-        if size is None and count in self._chunks:
-            run = self._chunks[count].result()
+        if (begun := self._chunks.get((size or count, size is not None))) is not None:
+            run = begun.result()
         else:
             run = functools.partial(_chunk, reader=self._batches.reader, **self._static)
         results = [
@@ -154,8 +178,10 @@ class Lanes:
             initial: The initial parameters; drawn again from the seeds if None.
         """
         batch = place(tokens, self._everywhere)
+        begun = self._measurements.get((batch.shape, initial is not None))
+        run = functools.partial(_measure, **self._static) if begun is None else begun.result()
         found = [
-            _measure(state.params, start, lane, batch, **self._static)
+            run(state.params, start, lane, batch)
             for state, start, lane in zip(states, initial or [None] * len(states), self._groups, strict=True)
         ]
         found = jax.device_get(found)
@@ -175,10 +201,11 @@ class Lanes:
         """Give the stored parameters of one lane."""
         return jax.tree.map(lambda x: x[lane], states[0].params) if self.side_by_side else states[lane].params
 
-    def _begin_chunk(self, count: int) -> Future[Any]:
+    def _begin_chunk(self, count: int, *, cut: bool = False) -> Future[Any]:
         state, lane = self._abstract_state(), self._groups[0]
         items = place(self._batches.chunk(0, count), self._everywhere)
-        return _chunk.begin(state, lane, self._data, items, None, reader=self._batches.reader, **self._static)
+        taken = place(np.int32(count), self._everywhere) if cut else None
+        return _chunk.begin(state, lane, self._data, items, taken, reader=self._batches.reader, **self._static)
 
     def _abstract_state(self) -> State:
         return jax.eval_shape(functools.partial(_start, **self._static), self._groups[0])
@@ -197,7 +224,7 @@ def _initial(lane: Lane, *, program: Program, devices: Placement | None, side_by
     return _split(jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane), devices)
 
 
-@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
+@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
 def _measure(
     params: PyTree,
     initial: PyTree | None,

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -142,23 +143,22 @@ def train(
         A result for each lane.
     """
     steps, step = lanes.program.steps, 0
-    done = 0 if checkpoints is None else checkpoints.latest()
-    if chunk <= min(steps - done, evaluate_every):
-        lanes.begin(chunk, evaluation)
+    counts = partial(_counts, steps=steps, chunk=chunk, evaluate_every=evaluate_every, probe=probe)
+    coming = set(counts(0 if checkpoints is None else checkpoints.latest()))
+    if coming:
+        lanes.begin(chunk, whole=chunk in coming, cut=coming != {chunk}, evaluation=evaluation, probe=probe)
     states = lanes.start()
+    initial = lanes.initial() if probe is not None and probe.keep_initial else None
     record = _Record.of(len(lanes.lanes))
     if checkpoints is not None and (found := checkpoints.restore(states)):
         step, states, saved = found
         record = _Record(**saved)
     elif probe is not None and 0 in probe.steps:
-        _measure(record, 0, lanes, states, probe, None)
-    initial = lanes.initial() if probe is not None and probe.keep_initial else None
+        _measure(record, 0, lanes, states, probe, initial)
     clock, saved_at, interrupted = _Clock(), time.monotonic(), False
-    while step < steps and any(lanes.alive(states)) and not interrupted:
-        pauses = [steps, step - step % evaluate_every + evaluate_every]
-        if probe is not None and (measured_next := probe.next_after(step)) is not None:
-            pauses.append(measured_next)
-        count = min(chunk, min(pauses) - step)
+    for count in counts(step):
+        if interrupted or not any(lanes.alive(states)):
+            break
         # A program for chunks that are full, and one for all that are not: every length would be one more to compile.
         states, result = lanes.chunk(states, step, count, size=None if count == chunk else chunk)
         step += count
@@ -184,6 +184,17 @@ def train(
             saved_at = time.monotonic()
     unfinished = interrupted and step < steps
     return [_result(record, lane, diverged, unfinished) for lane, diverged in enumerate(lanes.diverged_at(states))]
+
+
+def _counts(step: int, *, steps: int, chunk: int, evaluate_every: int, probe: Probe | None) -> Iterator[int]:
+    """Give how many steps each chunk takes from a step on: up to where there is something to evaluate or to measure."""
+    while step < steps:
+        pauses = [steps, step - step % evaluate_every + evaluate_every]
+        if probe is not None and (measured_next := probe.next_after(step)) is not None:
+            pauses.append(measured_next)
+        count = min(chunk, min(pauses) - step)
+        yield count
+        step += count
 
 
 class _Clock:
