@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe
+from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe, transformer
 from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
 from widthwise.parameterize import find_roles, flax
 from widthwise.parameterize.paths import named_leaves
@@ -251,6 +251,30 @@ def test_bfloat16_computes_what_float32_does_roughly_with_float32_parameters_and
     assert rough.dtype == jnp.float32
     np.testing.assert_allclose(rough, exact, atol=0.1)
     assert not np.array_equal(rough, exact)
+
+
+def test_a_wide_model_in_half_precision_computes_its_activation_again_instead_of_keeping_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    model = Transformer(width=64, blocks=2, head_dim=16, context=32, vocabulary=17, dtype="bfloat16")
+    params = jax.tree.map(lambda x: 0.1 * x, draw(model, jax.random.key(0)))
+    tokens = jax.random.randint(jax.random.key(1), (8, 33), 0, 17)
+
+    def gradients(width: int) -> tuple[dict[str, jax.Array], int]:
+        monkeypatch.setattr(transformer, "RECOMPUTING_WIDTH", width)
+        loss = jax.jit(jax.grad(lambda params: model.losses(params, tokens[:, :-1], tokens[:, 1:], 0.25).mean()))
+        compiled = loss.lower(params).compile()
+        memory = compiled.memory_analysis()
+        assert memory is not None
+        return named_leaves(compiled(params)), memory.temp_size_in_bytes
+
+    kept, bytes_kept = gradients(model.width + 1)
+    again, bytes_again = gradients(model.width)
+    one_activation = 8 * 32 * 4 * model.width * 2
+    assert bytes_kept - bytes_again > 0.8 * model.blocks * one_activation
+    for path, expected in kept.items():
+        error = jnp.linalg.norm(again[path] - expected) / jnp.linalg.norm(expected)
+        assert error < 2.0**-8, path  # the rounding of bfloat16
 
 
 def test_drawn_parameters_do_not_depend_on_how_many_runs_are_drawn_at_once():

@@ -88,10 +88,10 @@ def flops_per_step(model: Transformer, batch: int) -> float:
 
 
 def activation_bytes(model: Transformer, batch: int) -> int:
-    """Estimate what the backward pass needs: per token and block about 16 widths, and the logits."""
+    """Estimate what the backward pass needs: per token and block 12 to 16 widths, and the logits."""
     size = 2 if model.dtype == "bfloat16" else 4
-    tokens = batch * model.context
-    return tokens * (model.blocks * 16 * model.width * size + model.vocabulary * (size + 4))
+    tokens, widths = batch * model.context, 12 if model.recomputes else 16
+    return tokens * (model.blocks * widths * model.width * size + model.vocabulary * (size + 4))
 
 
 def _compiled(
