@@ -132,15 +132,15 @@ def alignment(width: int) -> None:
     )
 
 
-class Once:
-    """Checkpoints of which only that of one step is made."""
+class Some:
+    """Checkpoints of which only those of some steps are made."""
 
-    def __init__(self, kept: Checkpoints, step: int) -> None:
-        self._kept, self._step = kept, step
+    def __init__(self, kept: Checkpoints, steps: tuple[int, ...]) -> None:
+        self._kept, self._steps = kept, steps
 
     def save(self, step: int, states: Any, record: dict[str, Any], *, best: bool = False) -> None:
         """Save after one of the steps."""
-        if step == self._step:
+        if step in self._steps:
             self._kept.save(step, states, record, best=best)
 
     def latest(self) -> int:
@@ -152,8 +152,9 @@ class Once:
 
 
 def checkpoints(width: int) -> None:
-    """Train, save once on the way, and compare every chunk of steps from then on with those before."""
-    steps, chunk, setting = 600, 10, settings.SETTINGS["single"]
+    """Train, save twice on the way, and compare every chunk of steps from then on with those before."""
+    steps, chunk, setting = 1200, 10, settings.SETTINGS["single"]
+    first, second = steps // 6, steps // 6 * 3  # the first sets up what others use again; each has time to be written
     lanes = lanes_for("single", width, 1, steps=steps)
     size = sum(x.nbytes for x in jax.tree.leaves(lanes.start()))
     times: list[float] = []
@@ -164,26 +165,28 @@ def checkpoints(width: int) -> None:
             held_out(setting),
             chunk=chunk,
             evaluate_every=steps,
-            checkpoints=Once(kept, steps // 3),
+            checkpoints=Some(kept, (first, second)),
             checkpoint_seconds=math.inf,
-            checkpoint_steps=steps // 3,
+            checkpoint_steps=first,
             progress=lambda _: times.append(time.perf_counter()),
         )
         began = time.perf_counter()
         kept.close()
         waited = time.perf_counter() - began
     taken = np.diff(times)[: steps // chunk - 2]  # not the last one, which evaluates
-    saved = steps // 3 // chunk - 1  # the first chunk that begins after saving
-    usual = float(np.median(taken[1:saved]))
-    stall = float(np.sum(taken[saved:] - usual))
+    begun = [step // chunk - 1 for step in (first, second)]  # the first chunk that begins after saving
+    usual = float(np.median(taken[1 : begun[0]]))
+    stalls = [float(np.sum(part - usual)) for part in (taken[begun[0] : begun[1]], taken[begun[1] :])]
     tell(
         part="checkpoints",
         who="ours",
         width=width,
         state_gb=size / 1e9,
         step_ms=usual / chunk * 1e3,
-        stall_seconds_each=stall,
-        cost=stall / 60,  # of training, at the default of one a minute
+        first_stall_seconds=stalls[0],
+        stall_seconds_each=stalls[1],
+        at_once_seconds=float(taken[begun[1]] - usual),
+        cost=stalls[1] / 60,  # of training, at the default of one a minute
         still_writing_seconds=waited,
     )
 
