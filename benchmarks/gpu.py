@@ -137,7 +137,8 @@ def show(kept: list[dict[str, Any]]) -> None:
             elif part == "sweep":
                 line += f"{found['process_seconds']:8.1f} s"
             else:
-                said = ("tflops", "step_ms", "relative_to_adam", "cost", "seconds", "stall_seconds_each", "state_gb")
+                said = ("tflops", "step_ms", "relative_to_adam", "cost", "seconds", "state_gb")
+                said += ("first_stall_seconds", "stall_seconds_each")
                 line += "".join(f"  {key} {found[key]:.4g}" for key in said if key in found)
             print(line)
 

@@ -93,7 +93,7 @@ def measure(part: str, width: int) -> None:
 
 
 def optimizers(part: str, width: int) -> None:
-    """Time a step of each optimizer, in rounds that take turns."""
+    """Time a step of each optimizer, one after another."""
     setting, models = settings.SETTINGS[part], 1 if part == "single" else settings.LANES
     count = settings.steps_for(setting, width, models)
     found = {}

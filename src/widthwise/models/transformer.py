@@ -26,7 +26,7 @@ RECOMPUTING_WIDTH = 4096
 """From which width on, in half precision, the MLP's activation is computed again when going back, and not kept.
 
 Matrix products grow with the square of the width, activations with the width: so wide, to compute one again costs next
-to nothing. On an H200 at width 4096: 59.0 GB in place of 66.5, and no difference in speed.
+to nothing. On an H200 at width 4096: 59.0 GB in place of 66.5, at 565.3 and 565.4 ms for a step.
 """
 
 
