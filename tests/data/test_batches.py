@@ -143,6 +143,8 @@ def test_how_often_tokens_occur_does_not_change_from_token_to_token():
     assert language.stationary.sum() == pytest.approx(1)
     following = language.stationary @ np.exp(language.log_probabilities)
     np.testing.assert_allclose(following, language.stationary, rtol=1e-10)
+    nearly_fixed = Synthetic(vocabulary=64, sharpness=30.0, language=3)
+    assert all(np.isfinite(x).all() for x in nearly_fixed.data)
 
 
 def test_a_single_file_has_text_to_train_on_and_to_evaluate_on(tmp_path: Path):

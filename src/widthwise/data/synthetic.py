@@ -56,10 +56,11 @@ class Synthetic:
     @functools.cached_property
     def stationary(self) -> np.ndarray:
         """How often each token occurs."""
-        # What is as often before as after a step, in place of one of which equations all together are 1.
+        # π P = π. One of these equations follows from the others: in its place, all of π together are 1.
         equations = np.exp(self.log_probabilities).T - np.eye(self.vocabulary)
         equations[-1] = 1
-        return np.linalg.solve(equations, np.eye(self.vocabulary)[-1])
+        often = np.linalg.solve(equations, np.arange(self.vocabulary) == self.vocabulary - 1)
+        return np.maximum(often, np.finfo(np.float32).tiny)  # rounding may leave what never occurs below 0
 
     @property
     def entropy(self) -> float:
