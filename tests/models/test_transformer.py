@@ -268,6 +268,8 @@ def test_a_wide_model_in_half_precision_computes_its_activation_again_instead_of
         assert memory is not None
         return named_leaves(compiled(params)), memory.temp_size_in_bytes
 
+    assert replace(model, width=4096).recomputes
+    assert not replace(model, width=4096, dtype="float32").recomputes
     kept, bytes_kept = gradients(model.width + 1)
     again, bytes_again = gradients(model.width)
     one_activation = 8 * 32 * 4 * model.width * 2

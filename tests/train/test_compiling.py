@@ -1,7 +1,7 @@
 """What is compiled ahead is what would have been compiled later, once."""
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def test_ahead_of_time_from_shapes_it_computes_the_same():
 def test_what_was_begun_is_not_begun_again(monkeypatch):
     threads = ThreadPoolExecutor(1)
     begun = []
-    monkeypatch.setattr(threads, "submit", begun.append)
+    monkeypatch.setattr(threads, "submit", lambda compiled: begun.append(compiled) or Future())
     monkeypatch.setattr(compiling, "_threads", threads)
     doubled = Compiled(lambda x, *, times: x * times, static=("times",))
     for length, times in ((3, 2), (3, 2), (4, 2), (3, 5)):
@@ -35,6 +35,26 @@ def test_what_was_begun_is_not_begun_again(monkeypatch):
     with jax.default_matmul_precision("highest"):
         doubled.begin(jax.ShapeDtypeStruct((3,), jnp.float32), times=2)
     assert len(begun) == 4
+
+
+def test_what_failed_is_begun_again(monkeypatch):
+    def fail(_):
+        raise MemoryError("no room")
+
+    doubled = Compiled(lambda x: x * 2, static=())
+    with monkeypatch.context() as patch:
+        patch.setattr(compiling, "_threads", failing := ThreadPoolExecutor(1))
+        patch.setattr(failing, "submit", lambda compiled: ThreadPoolExecutor.submit(failing, fail, compiled))
+        with pytest.raises(MemoryError, match="no room"):
+            doubled.begin(jnp.ones(3)).result()
+    np.testing.assert_array_equal(doubled.begin(jnp.ones(3)).result()(jnp.ones(3)), 2 * np.ones(3))
+
+
+def test_a_program_is_of_the_device_that_it_was_begun_on():
+    doubled = Compiled(lambda x: x * 2, static=())
+    for device in jax.devices()[:2]:
+        with jax.default_device(device):
+            assert doubled.begin(jnp.ones(3)).result()(jnp.ones(3)).device == device
 
 
 def test_data_that_was_given_away_is_used_up():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.train.runs import LANGUAGE, MODEL, lane, program
+from widthwise.data import Order, Streamed
 from widthwise.theory import PARAMETERIZATIONS
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.lanes import _chunk
@@ -64,6 +65,16 @@ def test_all_parameterizations_and_other_data_share_one_compilation(monkeypatch)
         run = resolve(spec, vocabulary=8, data={})
         train(Lanes(run.program, [run.lane], replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION)
     assert (len(begun), _chunk.jitted._cache_size()) == (1, before)
+
+
+def test_streamed_data_starts_over_for_its_shape_alone(monkeypatch):
+    opened, read = [], Streamed._read_from
+    monkeypatch.setattr(Streamed, "_read_from", lambda self, start: opened.append(start) or read(self, start))
+    text = np.random.default_rng(0).integers(0, 8, 5000).astype(np.uint16)
+    batches = Streamed(text, Order(sequences=len(text) // 16 - 1, batch=8, seed=0), 16, 8)
+    (result,) = train(Lanes(program(), [lane(1e-2)], batches, side_by_side=False), EVALUATION, evaluate_every=20)
+    assert result.status == "finished"
+    assert opened == [0, 0]
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])

@@ -10,6 +10,7 @@ import pytest
 from tests.train.runs import LANGUAGE, MODEL, lane, program
 from widthwise.measure import Probe, log_spaced, measure
 from widthwise.train import Checkpoints, Lanes, Result, State, make_mesh, train
+from widthwise.train.lanes import _chunk, _evaluate, _measure
 
 EVALUATION = LANGUAGE.held_out(1)
 TOKENS = EVALUATION.tokens[0][:, :-1]
@@ -68,6 +69,24 @@ def test_measuring_leaves_training_as_it_is():
         assert measured.train_loss == unmeasured.train_loss
         assert measured.eval_loss == unmeasured.eval_loss
         assert unmeasured.alignment == []
+
+
+def test_all_that_measuring_needs_is_compiled_ahead_and_nothing_else(monkeypatch):
+    """40 steps in sevens: the last chunk is cut, and with a probe those before steps 1, 2, 4, 8, 16 and 32 are too."""
+    compiled = (_chunk, _measure, _evaluate)
+    for each in compiled:
+        monkeypatch.setattr(each, "_begun", {})
+
+    def begun(chunk: int, probe: Probe | None) -> tuple[int, ...]:
+        before = [(len(each._begun), each.jitted._cache_size()) for each in compiled]
+        lanes = Lanes(program(), CHOSEN, LANGUAGE, side_by_side=False)
+        train(lanes, EVALUATION, chunk=chunk, evaluate_every=40, probe=probe)
+        assert [each.jitted._cache_size() for each in compiled] == [late for _, late in before]
+        return tuple(len(each._begun) - ahead for each, (ahead, _) in zip(compiled, before, strict=True))
+
+    assert begun(7, PROBE) == (2, 1, 1)
+    assert begun(7, None) == (0, 0, 0)
+    assert begun(10, None) == (1, 0, 0)
 
 
 def test_initial_parameters_may_be_kept_and_every_step_measured():

@@ -17,6 +17,16 @@ from jax.api_util import shaped_abstractify
 # cuBLASLt the activation is part of the product before it: another 1 to 4 % (not tried alone at 2048).
 _GPU = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_enable_cublaslt": True}
 
+_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_device",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_numpy_dtype_promotion",
+)
+"""What else a program depends on."""
+
 _threads = ThreadPoolExecutor(thread_name_prefix="compile")
 
 
@@ -47,9 +57,10 @@ class Compiled:
             What will be the compiled function of the data.
         """
         leaves, structure = jax.tree.flatten(args)
-        precision = tuple(getattr(jax.config, name) for name in ("jax_enable_x64", "jax_default_matmul_precision"))
-        key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), precision
-        if key not in self._begun:
+        settings = tuple(getattr(jax.config, name) for name in _SETTINGS)
+        key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), settings
+        begun = self._begun.get(key)
+        if begun is None or (begun.done() and begun.exception() is not None):  # memory may be there the second time
             lowered = self.jitted.lower(*args, **static)  # this is Python, which threads would not make faster
             self._begun[key] = _threads.submit(lowered.compile)
         return self._begun[key]

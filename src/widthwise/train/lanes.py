@@ -74,14 +74,14 @@ class Lanes:
         groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
         self._groups: list[Lane] = [place(lane, self._everywhere) for lane in groups]
         self._chunks: dict[tuple[int, bool], Future[Any]] = {}
-        self._evaluations: dict[tuple[int, ...], Future[Any]] = {}
-        self._measurements: dict[tuple[tuple[int, ...], bool], Future[Any]] = {}
+        self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
+        self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
 
-    @property
+    @functools.cached_property
     def tokens_per_step(self) -> int:
         """How many tokens a step of all lanes predicts."""
-        item = jax.tree.map(lambda x: x[0], self._batches.chunk(0, 1))
+        item = jax.tree.map(lambda x: x[0], self._one_step)
         batch, length = jax.eval_shape(self._batches.reader.at, self._data, item).shape
         return len(self.lanes) * batch * (length - 1)
 
@@ -99,7 +99,7 @@ class Lanes:
         Args:
             count: The steps of a chunk.
             whole: Whether there will be chunks of so many steps.
-            cut: Whether there will be chunks of fewer, up to this `size`.
+            cut: Whether there will be chunks of fewer, which share a program.
             evaluation: What it will be evaluated on.
             probe: What alignment will be measured on.
         """
@@ -113,10 +113,10 @@ class Lanes:
         if probe is not None:
             tokens, initial = place(np.asarray(probe.tokens), None), params if probe.keep_initial else None
             begun = _measure.begin(params, initial, lane, tokens, **self._static)
-            self._measurements[tokens.shape, probe.keep_initial] = begun
+            self._measurements[tokens.shape, tokens.dtype, probe.keep_initial] = begun
         if evaluation is not None:
             data = place((evaluation.tokens, evaluation.weights), None)
-            self._evaluations[data[0].shape] = _evaluate.begin(params, lane, *data, **self._static)
+            self._evaluations[data[0].shape, data[0].dtype] = _evaluate.begin(params, lane, *data, **self._static)
 
     def start(self) -> list[State]:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
@@ -158,7 +158,7 @@ class Lanes:
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Give the held-out loss of every lane; NaN for one that has diverged."""
         tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
-        begun = self._evaluations.get(tokens.shape)
+        begun = self._evaluations.get((tokens.shape, tokens.dtype))
         run = functools.partial(_evaluate, **self._static) if begun is None else begun.result()
         losses = [run(state.params, lane, tokens, weights) for state, lane in zip(states, self._groups, strict=True)]
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
@@ -178,7 +178,7 @@ class Lanes:
             initial: The initial parameters; drawn again from the seeds if None.
         """
         batch = place(tokens, self._everywhere)
-        begun = self._measurements.get((batch.shape, initial is not None))
+        begun = self._measurements.get((batch.shape, batch.dtype, initial is not None))
         run = functools.partial(_measure, **self._static) if begun is None else begun.result()
         found = [
             run(state.params, start, lane, batch)
@@ -203,9 +203,14 @@ class Lanes:
 
     def _begin_chunk(self, count: int, *, cut: bool = False) -> Future[Any]:
         state, lane = self._abstract_state(), self._groups[0]
-        items = place(self._batches.chunk(0, count), self._everywhere)
-        taken = place(np.int32(count), self._everywhere) if cut else None
+        shape = functools.partial(jax.ShapeDtypeStruct, sharding=self._everywhere)
+        items = jax.tree.map(lambda x: shape((count, *x.shape[1:]), x.dtype), self._one_step)
+        taken = shape((), np.int32) if cut else None
         return _chunk.begin(state, lane, self._data, items, taken, reader=self._batches.reader, **self._static)
+
+    @functools.cached_property
+    def _one_step(self) -> PyTree:
+        return self._batches.chunk(0, 1)  # asked for once: data that is streamed starts over
 
     def _abstract_state(self) -> State:
         return jax.eval_shape(functools.partial(_start, **self._static), self._groups[0])
