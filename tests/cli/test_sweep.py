@@ -52,6 +52,11 @@ def test_a_sweep_that_cannot_be_is_refused_in_one_line(tmp_path, capsys, wrong, 
     _expect_one_line(capsys, said)
 
 
+def test_constants_need_a_name(tmp_path, capsys):
+    assert main(["tune", "--study", str(tmp_path / "study"), *options(), "--name", ""]) == 2
+    _expect_one_line(capsys, "name is empty")
+
+
 def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
     (tmp_path / "study.sqlite").write_text("something else")
     assert main(["sweep", "--study", str(tmp_path), *options()]) == 2
@@ -90,6 +95,10 @@ def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
 
     assert main([*tune[:-2]]) == 0
     assert "widthwise sweep --constants tuned" in capsys.readouterr().out
+
+    assert main(["fit", str(tmp_path)]) == 0
+    assert "no run of the 4 asked for" in (out := capsys.readouterr().out)
+    assert "belongs to a search for a learning rate" in out
 
     sweep = ["sweep", *study, *options(), *GRID, "--constants", "default", "mine"]
     assert main([*sweep, "--json"]) == 0

@@ -14,6 +14,8 @@ import pytest
 from tests.sweep import tiny
 from tests.train.runs import SMALL
 from widthwise.cli import main
+from widthwise.cli.train import line
+from widthwise.train import Progress
 
 COMMAND = [str(Path(sys.executable).with_name("widthwise")), "train", *SMALL]
 
@@ -135,6 +137,11 @@ def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
     assert result["eval_loss"] < 5.6
 
 
+def test_time_left_counts_what_was_done_since_going_on():
+    now = Progress(step=60, steps=100, start=50, losses=[1.0], eval_losses=[2.0], tokens_per_second=1000.0)
+    assert line(now, seconds=20.0) == "step 60/100  loss 1.0000  eval 2.0000  1,000 tokens/s  1:20 left"
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -146,6 +153,8 @@ def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
         (["--fsdp", "3"], "batch is 8: expected a multiple of fsdp, 3"),
         (["--fsdp", "0"], "fsdp is 0"),
         (["--coordinator", "x:1", "--process", "1"], "process is 1: expected 0 to 0"),
+        (["--process", "1"], "expected --coordinator with them"),
+        (["--processes", "2"], "expected --coordinator with them"),
         (["--data", "text", "--paths", "/nowhere"], "'/nowhere' gives no text"),
         (["--learning-rates", "1e-3", "-1"], "learning_rate is -1.0"),
     ],

@@ -51,7 +51,8 @@ class Fit:
         output = Output()
         show_fits(fits, output)
         if not fits:
-            output.lines(f"no run of the {len(rows)} asked for in {str(self.study)!r} has ended")
+            ended = "has ended" if unfinished == len(rows) else "belongs to a search for a learning rate"
+            output.lines(f"no run of the {len(rows)} asked for in {str(self.study)!r} {ended}")
         elif unfinished:
             output.lines(f"left out: {unfinished} of {len(rows)} runs, which have not ended")
         output.write()

@@ -67,6 +67,8 @@ class Train:
             if not 0 <= self.process < self.processes:
                 raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")
             jax.distributed.initialize(self.coordinator, self.processes, self.process)
+        elif (self.processes, self.process) != (1, 0):
+            raise ValueError("--process and --processes are for several hosts: expected --coordinator with them")
         mesh = self._mesh()
         status = StatusLine(quiet=self.json)
         inputs = load_inputs(self.spec, progress=lambda done: status.show(f"tokenizing: {done / 1e6:.1f} MB"))
@@ -178,7 +180,7 @@ def line(now: Progress, seconds: float) -> str:
     """Say in one line where training stands."""
     losses = [loss for loss in now.losses if math.isfinite(loss)]
     evaluated = [loss for loss in now.eval_losses if math.isfinite(loss)]
-    left = seconds / now.step * (now.steps - now.step)
+    left = seconds / (now.step - now.start) * (now.steps - now.step)
     parts = [
         f"step {now.step}/{now.steps}",
         f"loss {min(losses):.4f}" if losses else "diverged",

@@ -62,6 +62,8 @@ class Tune:
 
     def run(self) -> int:
         """Search, keep the result, and print it."""
+        if not self.name.strip():
+            raise ValueError("name is empty: expected what to call the constants")
         if self.name == PAPER:
             raise ValueError(f"constants cannot be called {PAPER!r}: that name has a meaning")
         spec = replace(self.where.prepared(self.spec), width=self.spec.base_width)

@@ -216,7 +216,7 @@ def exponents(name: str, title: str, fits: Mapping[str, GroupFit], paper: Mappin
     for heading, fit in fits.items():
         exponent, reuse = fit.transfer.law.exponent, fit.transfer.reuse
         known = math.isfinite(exponent.low) and math.isfinite(exponent.high)
-        given_up = reuse[-1].given_up if reuse else math.nan
+        given_up = reuse[-1].given_up if len(reuse) > 1 else math.nan
         loss = "diverges" if math.isinf(given_up) else signed(given_up, 4)
         row = [
             heading,

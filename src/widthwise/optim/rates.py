@@ -24,7 +24,7 @@ def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
     if isinstance(plan, Scales):
         return plan
     if not isinstance(plan, Prescription):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"plan is {plan!r}: expected what prescribe(...) gives, or its scales")
+        raise ValueError(f"plan is a {type(plan).__name__}: expected what prescribe(...) gives, or its scales")
     if plan.exponents.family != family:
         raise ValueError(
             f"the plan is for optimizers of the {plan.exponents.family.name} family, this one is of {family.name}: "
@@ -48,6 +48,8 @@ def with_rates(
         weight_decay: λ, the fraction of itself that a parameter loses per step at the schedule's peak.
         schedule: The shape s of the schedule, e.g. `warmup_cosine`; None for a constant 1.
     """
+    if callable(learning_rate):
+        raise ValueError("learning_rate is a function: expected the peak, with the shape from 0 to 1 as schedule=")
     decay = optax.identity() if _is_zero(weight_decay) else optax.add_decayed_weights(weight_decay)  # pyright: ignore[reportArgumentType]
     return optax.chain(
         optax.stateless(

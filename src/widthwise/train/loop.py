@@ -68,6 +68,7 @@ class Progress:
     Attributes:
         step: Steps taken.
         steps: Steps to take.
+        start: The step that this call of `train` began with, after a checkpoint if there was one.
         losses: The mean training loss of the last chunk, for each lane.
         eval_losses: The last held-out losses; NaN where there is none yet.
         tokens_per_second: Over all lanes, since the first chunk, which compiles.
@@ -75,6 +76,7 @@ class Progress:
 
     step: int
     steps: int
+    start: int
     losses: list[float]
     eval_losses: list[float]
     tokens_per_second: float
@@ -148,14 +150,15 @@ def train(
     if coming:
         lanes.begin(chunk, whole=chunk in coming, cut=coming != {chunk}, evaluation=evaluation, probe=probe)
     states = lanes.start()
-    initial = lanes.initial() if probe is not None and probe.keep_initial else None
     record = _Record.of(len(lanes.lanes))
     if checkpoints is not None and (found := checkpoints.restore(states)):
         step, states, saved = found
         record = _Record(**saved)
-    elif probe is not None and 0 in probe.steps:
+    initial = lanes.initial() if probe is not None and probe.keep_initial else None
+    if step == 0 and probe is not None and 0 in probe.steps:
         _measure(record, 0, lanes, states, probe, initial)
-    clock, saved_at, interrupted = _Clock(), time.monotonic(), False
+    tokens_per_step = lanes.tokens_per_step
+    start, clock, saved_at, interrupted = step, _Clock(), time.monotonic(), False
     for count in counts(step):
         if interrupted or not any(lanes.alive(states)):
             break
@@ -164,9 +167,7 @@ def train(
         step += count
         for losses, new in zip(record.losses, result.losses.tolist(), strict=True):
             losses += new
-        record.tokens_per_second = (
-            clock.rate(count * lanes.tokens_per_step, full=count == chunk) or record.tokens_per_second
-        )
+        record.tokens_per_second = clock.rate(count * tokens_per_step, full=count == chunk) or record.tokens_per_second
         improved = False
         if step % evaluate_every == 0 or step == steps:
             with clock.paused():
@@ -175,7 +176,7 @@ def train(
             with clock.paused():
                 _measure(record, step, lanes, states, probe, initial)
         interrupted = stop()
-        progress(_progress(record, step, steps, count))
+        progress(_progress(record, step, steps, start, count))
         due = time.monotonic() - saved_at > checkpoint_seconds
         due |= checkpoint_steps is not None and step // checkpoint_steps > (step - count) // checkpoint_steps
         if checkpoints is not None and (due or improved or interrupted or step == steps):
@@ -250,10 +251,11 @@ def _measure(
             points.append({"step": step, "layers": found.to_json()})
 
 
-def _progress(record: _Record, step: int, steps: int, count: int) -> Progress:
+def _progress(record: _Record, step: int, steps: int, start: int, count: int) -> Progress:
     return Progress(
         step=step,
         steps=steps,
+        start=start,
         losses=[float(np.mean(losses[-count:])) for losses in record.losses],
         eval_losses=[points[-1]["eval_loss"] if points else math.nan for points in record.points],
         tokens_per_second=record.tokens_per_second,
