@@ -130,3 +130,22 @@ def test_sensitivity_is_curvature_and_distance_to_the_edge():
     # The parabola and the cliff together are 20 % up at 1.5 + 0.44 octaves.
     assert found.octaves_to_edge == pytest.approx(1.94, abs=0.35)
     assert found.edge.located
+
+
+@pytest.mark.parametrize(("left", "right"), [(3, 8), (8, 3), (2, 2), (4, math.inf)])
+def test_intervals_hold_the_optimum_of_lopsided_curves(left: float, right: float):
+    """As in training, the rise becomes a straight line, sooner on one side than on the other."""
+    rng = np.random.default_rng(0)
+    grid = np.concatenate([np.arange(-5.0, -2), np.arange(-2, 2.5, 0.5), np.arange(3.0, 6)])
+    held, missed = [], []
+    for optimum in rng.uniform(-0.25, 0.25, 200):
+        away = grid - optimum
+        rise = 0.025 * away**2 / (1 + np.abs(away) / np.where(away < 0, left, right))
+        losses = 2 * np.exp(rise + 0.003 * rng.normal(size=len(grid)))
+        trials = [Trial(width=64, learning_rate=2.0**x, eval_loss=y) for x, y in zip(grid, losses, strict=True)]
+        (curve,) = curves(trials)
+        found = find_optimum(curve).octaves.estimate
+        held.append(found.contains(optimum))
+        missed.append(found.value - optimum)
+    assert np.mean(held) > 0.8
+    assert abs(np.mean(missed)) < 0.04

@@ -28,6 +28,7 @@ class Optimum:
         seeds: How many seeds it rests on.
         fitted: The lowest and the highest learning rate the parabola rests on; None where there was no parabola.
         curvature: The second derivative of log loss by octaves; half of it is the share of loss lost one octave away.
+        lean: How much more of it is lost one octave above than that, and less one octave below.
         edge: The stability edge.
     """
 
@@ -39,6 +40,7 @@ class Optimum:
     seeds: int
     fitted: tuple[float, float] | None
     curvature: Estimate
+    lean: float
     edge: Edge
 
     @property
@@ -91,6 +93,7 @@ def find_optimum(curve: Curve) -> Optimum:
         seeds=parabola.seeds,
         fitted=(2.0**low, 2.0**high),
         curvature=Estimate.around(2 * parabola.bend.value, 2 * parabola.bend.error, freedom=parabola.bend.freedom),
+        lean=parabola.lean,
         edge=curve.edge,
     )
 
@@ -119,5 +122,6 @@ def _without_parabola(curve: Curve, best: Measured, *, lower_tried: bool, higher
         seeds=int(np.isfinite(curve.losses[:, curve.best]).sum()),
         fitted=None,
         curvature=UNKNOWN,
+        lean=0.0,
         edge=curve.edge,
     )

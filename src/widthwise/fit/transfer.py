@@ -185,7 +185,8 @@ def _reuse(curve: Curve, optimum: Optimum, base: Optimum) -> Reuse:
     if optimum.fitted is not None and optimum.fitted[0] <= learning_rate <= optimum.fitted[1]:
         # Between noisy points the parabola knows better: reusing never gains.
         away = base.octaves.value - optimum.octaves.value
-        loss = optimum.eval_loss * math.exp(optimum.curvature.value / 2 * away**2)
+        rise = optimum.curvature.value / 2 * away**2 + optimum.lean * away**3
+        loss = optimum.eval_loss * math.exp(max(0.0, rise))
     else:
         tried = math.exp(curve.level_at(base.octaves.value))
         loss = tried if math.isnan(tried) else max(tried, optimum.eval_loss)
