@@ -131,7 +131,7 @@ def fit_parabola(curve: Curve, window: Window) -> Parabola | None:
     for powers in ((2, 3), (2,)) if np.isfinite(losses).any(axis=0).sum() >= LEANING else ((2,),):
         fit = _fit(octaves, losses, powers)
         inside = (octaves[0] <= fit.vertices) & (fit.vertices <= octaves[-1])
-        if fit.freedom > 0 and np.all(fit.bends > 0) and (powers == (2,) or np.all(inside)):
+        if fit.freedom > 0 and np.all(np.isfinite(fit.vertices)) and (powers == (2,) or np.all(inside)):
             return _parabola(octaves, losses, powers, fit, cut=window.cut)
     return None
 
@@ -196,22 +196,18 @@ def _fit(octaves: Array, losses: Array, powers: tuple[int, ...]) -> _Fit:
     products = np.einsum("...isr,...jsr->...ij", curved, curved)
     inverse = cast(Array, np.linalg.pinv(products))  # too few points of every seed make no shape
     shape = np.einsum("...ij,...jsr,...sr->...i", inverse, curved, heights)
-    residuals = heights - slope[..., None] * line - np.einsum("...i,...isr->...sr", shape, curved)
-    freedom = int(counts.sum(axis=-1).min()) - 2 * losses.shape[-2] - len(powers)
-    noise = (residuals**2).sum(axis=(-2, -1)) / max(1, freedom)
-    # From the middle of the window the loss rises so much; it is lowest where the slope turns positive.
+    # Seen from the middle of the window; without a cubic term its factor is 0.
     rise = slope - np.einsum("...i,...is->...s", shape, tilts)
-    square, cube = shape[..., :1], shape[..., 1:] if len(powers) > 1 else 0.0
+    square, cube = shape[..., :1], shape[..., 1:].sum(axis=-1, keepdims=True)
+    along = rise[..., None] * x + square[..., None] * x**2 + cube[..., None] * x**3
+    freedom = int(counts.sum(axis=-1).min()) - 2 * losses.shape[-2] - len(powers)
+    noise = (centred(losses - along) ** 2).sum(axis=(-2, -1)) / max(1, freedom)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bends = np.sqrt(square**2 - 3 * cube * rise) if len(powers) > 1 else np.broadcast_to(square, rise.shape)
-        vertices = np.where(square + bends > 0, -rise / (square + bends), np.nan)
-        bends = np.where(np.isfinite(vertices), bends, np.nan)
+        # It is lowest where the slope turns positive, if anywhere; half of the second derivative is its bend there.
+        bends = np.sqrt(square**2 - 3 * cube * rise)
+        vertices = np.where((bends > 0) & (square + bends > 0), -rise / (square + bends), np.nan)
         moves = [power * vertices ** (power - 1) - tilts[..., i, :] for i, power in enumerate(powers)]
-        along = vertices - mean(np.broadcast_to(x, losses.shape))
-        bottoms = mean(losses) + slope * along
-        for i, power in enumerate(powers):
-            away = vertices**power - mean(np.broadcast_to(x**power, losses.shape))
-            bottoms = bottoms + shape[..., i, None] * (away - tilts[..., i, :] * along)
+        bottoms = mean(losses - along) + rise * vertices + square * vertices**2 + cube * vertices**3
         return _Fit(
             vertices=vertices + octaves.mean(),
             gains=1 / (4 * bends**2 * norm),
@@ -229,5 +225,6 @@ def _variance_by_leaving_out(octaves: Array, losses: Array, powers: tuple[int, .
     """Give the variance of the mean vertex from leaving out one learning rate at a time (the jackknife)."""
     without = np.eye(len(octaves), dtype=bool)[:, None, :]
     fit = _fit(octaves, np.where(without, np.nan, losses), powers)
-    vertices = fit.vertices.mean(axis=-1)[np.all(fit.bends > 0, axis=-1)]
+    vertices = fit.vertices.mean(axis=-1)
+    vertices = vertices[np.isfinite(vertices)]
     return (len(vertices) - 1) * float(vertices.var()) if len(vertices) > 1 else 0.0
