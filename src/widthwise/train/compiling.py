@@ -67,6 +67,12 @@ class Compiled:
 
 
 @functools.cache
+def wake() -> None:
+    """Have the device set itself up in the background: on an H200 the first allocation takes 2 s."""
+    _threads.submit(jax.device_put, 0)
+
+
+@functools.cache
 def _options() -> dict[str, bool]:
     """Give the options that suit the device, as far as this version of the compiler has them."""
     return {name: on for name, on in _GPU.items() if jax.default_backend() == "gpu" and has_option(name, on)}

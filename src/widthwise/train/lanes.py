@@ -7,7 +7,7 @@ on how data is read, so that all lanes of a process that agree in these share it
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
 from widthwise.measure import Measurement, Probe
-from widthwise.train.compiling import Compiled
+from widthwise.train.compiling import Compiled, wake
 from widthwise.train.program import Lane, Program, PyTree, Sizes, State
 from widthwise.train.sharding import Placement, place
 
@@ -69,20 +69,17 @@ class Lanes:
         self._batches = batches
         self._devices = None if mesh is None else Placement(mesh, self.side_by_side)
         self._everywhere = None if self._devices is None else self._devices.replicated
-        self._data = place(batches.data, self._everywhere)
-        # What a call of a compiled function takes: all lanes at once, or each by itself.
-        groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
-        self._groups: list[Lane] = [place(lane, self._everywhere) for lane in groups]
         self._chunks: dict[tuple[int, bool], Future[Any]] = {}
         self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
         self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
+        wake()
 
     @functools.cached_property
     def tokens_per_step(self) -> int:
         """How many tokens a step of all lanes predicts."""
         item = jax.tree.map(lambda x: x[0], self._one_step)
-        batch, length = jax.eval_shape(self._batches.reader.at, self._data, item).shape
+        batch, length = jax.eval_shape(self._batches.reader.at, self._batches.data, item).shape
         return len(self.lanes) * batch * (length - 1)
 
     def begin(
@@ -109,13 +106,13 @@ class Lanes:
             self._chunks[count, False] = self._begin_chunk(count)
         if cut:
             self._chunks[count, True] = self._begin_chunk(count, cut=True)
-        lane, params = self._groups[0], self._abstract_state().params
+        lane, params = self._abstract_lane, self._abstract_state().params
         if probe is not None:
-            tokens, initial = place(np.asarray(probe.tokens), None), params if probe.keep_initial else None
+            tokens, initial = self._abstract(np.asarray(probe.tokens)), params if probe.keep_initial else None
             begun = _measure.begin(params, initial, lane, tokens, **self._static)
             self._measurements[tokens.shape, tokens.dtype, probe.keep_initial] = begun
         if evaluation is not None:
-            data = place((evaluation.tokens, evaluation.weights), None)
+            data = self._abstract((evaluation.tokens, evaluation.weights))
             self._evaluations[data[0].shape, data[0].dtype] = _evaluate.begin(params, lane, *data, **self._static)
 
     def start(self) -> list[State]:
@@ -142,7 +139,7 @@ class Lanes:
         results = [
             run(state, lane, self._data, items, taken)
             if np.any(np.asarray(state.diverged_at) < 0)
-            else (state, *_nothing(self.program, state, size or count))
+            else (state, *_nothing(self.program, self.side_by_side, state, size or count))
             for state, lane in zip(states, self._groups, strict=True)
         ]
         states, losses, sizes = (list(column) for column in zip(*results, strict=True))
@@ -202,18 +199,39 @@ class Lanes:
         return jax.tree.map(lambda x: x[lane], states[0].params) if self.side_by_side else states[lane].params
 
     def _begin_chunk(self, count: int, *, cut: bool = False) -> Future[Any]:
-        state, lane = self._abstract_state(), self._groups[0]
-        shape = functools.partial(jax.ShapeDtypeStruct, sharding=self._everywhere)
-        items = jax.tree.map(lambda x: shape((count, *x.shape[1:]), x.dtype), self._one_step)
-        taken = shape((), np.int32) if cut else None
-        return _chunk.begin(state, lane, self._data, items, taken, reader=self._batches.reader, **self._static)
+        items = jax.tree.map(lambda x: np.broadcast_to(x, (count, *x.shape[1:])), self._one_step)
+        data, items, taken = self._abstract((self._batches.data, items, np.int32(count) if cut else None))
+        state, reader = self._abstract_state(), self._batches.reader
+        return _chunk.begin(state, self._abstract_lane, data, items, taken, reader=reader, **self._static)
+
+    @functools.cached_property
+    def _data(self) -> PyTree:
+        return place(self._batches.data, self._everywhere)
+
+    @functools.cached_property
+    def _groups(self) -> list[Lane]:
+        """What calls of compiled functions take: all lanes at once, or each by itself."""
+        groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
+        return [place(lane, self._everywhere) for lane in groups]
+
+    @functools.cached_property
+    def _abstract_lane(self) -> Lane:
+        return self._abstract(_stack(self.lanes) if self.side_by_side else self.lanes[0])
 
     @functools.cached_property
     def _one_step(self) -> PyTree:
         return self._batches.chunk(0, 1)  # asked for once: data that is streamed starts over
 
     def _abstract_state(self) -> State:
-        return jax.eval_shape(functools.partial(_start, **self._static), self._groups[0])
+        return jax.eval_shape(functools.partial(_start, **self._static), self._abstract_lane)
+
+    def _abstract(self, tree: PyTree) -> PyTree:
+        """Give what `place` would, without touching the device."""
+
+        def one(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._everywhere, weak_type=x.weak_type)
+
+        return jax.tree.map(one, jax.eval_shape(lambda x: x, tree))
 
     def _by_lane(self, values: Sequence[jax.Array | np.ndarray]) -> np.ndarray:
         return np.asarray(values[0]) if self.side_by_side else np.stack([np.asarray(value) for value in values])
@@ -283,33 +301,32 @@ def _chunk(
 ) -> tuple[State, jax.Array, Sizes]:
     count = jax.tree.leaves(items)[0].shape[0]
     last = count - 1 if taken is None else taken - 1
+    step = functools.partial(program.step, gathered=None if devices is None else devices.replicated)
+    if side_by_side:  # step by step: to trace a whole loop under `vmap` takes twice as long
+        step = jax.vmap(step, in_axes=(0, 0, None), spmd_axis_name=None if devices is None else "lanes")
+    sizes_of = _sizes_of(program, side_by_side)
+    losses, none = _nothing(program, side_by_side, state, count)
 
-    def one(state: State, lane: Lane) -> tuple[State, jax.Array, Sizes]:
-        def body(carry: tuple[State, Sizes], xs: tuple[jax.Array, PyTree]) -> tuple[tuple[State, Sizes], jax.Array]:
-            (state, sizes), (index, item) = carry, xs
-            tokens = reader.at(data, item)
-            if devices is not None:
-                tokens = jax.lax.with_sharding_constraint(tokens, devices.batch)
-            gathered = None if devices is None else devices.replicated
-            state, loss, gradients = program.step(state, lane, tokens, gathered=gathered)
-            # Sizes cost a pass over all parameters: only at the end, where they are looked at.
-            sizes = jax.lax.cond(index == last, lambda: program.sizes(state.params, gradients), lambda: sizes)
-            return (state, sizes), loss
+    def body(carry: tuple[State, Sizes], xs: tuple[jax.Array, PyTree]) -> tuple[tuple[State, Sizes], jax.Array]:
+        (state, sizes), (index, item) = carry, xs
+        tokens = reader.at(data, item)
+        if devices is not None:
+            tokens = jax.lax.with_sharding_constraint(tokens, devices.batch)
+        state, loss, gradients = step(state, lane, tokens)
+        # Sizes cost a pass over all parameters: only at the end, where they are looked at.
+        sizes = jax.lax.cond(index == last, lambda: sizes_of(state.params, gradients), lambda: sizes)
+        return (state, sizes), loss
 
-        losses, none = _nothing(program, state, count)
-        if taken is None:
-            (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
-            return state, losses, sizes
+    if taken is None:
+        (state, sizes), losses = jax.lax.scan(body, (state, none), (jnp.arange(count), items))
+        losses = jnp.moveaxis(losses, 0, -1)
+    else:
 
-        def step(index: jax.Array, carry: tuple[State, Sizes, jax.Array]) -> tuple[State, Sizes, jax.Array]:
+        def some(index: jax.Array, carry: tuple[State, Sizes, jax.Array]) -> tuple[State, Sizes, jax.Array]:
             (state, sizes), loss = body(carry[:2], (index, jax.tree.map(lambda x: x[index], items)))
-            return state, sizes, carry[2].at[index].set(loss)
+            return state, sizes, carry[2].at[..., index].set(loss)
 
-        state, sizes, losses = jax.lax.fori_loop(0, taken, step, (state, none, losses))
-        return state, losses, sizes
-
-    split_lanes = None if devices is None else "lanes"
-    state, losses, sizes = (jax.vmap(one, spmd_axis_name=split_lanes) if side_by_side else one)(state, lane)
+        state, sizes, losses = jax.lax.fori_loop(0, taken, some, (state, none, losses))
     return _split(state, devices), *_everywhere((losses, sizes), devices)
 
 
@@ -323,10 +340,15 @@ def _everywhere(tree: PyTree, devices: Placement | None) -> PyTree:
     return tree if devices is None else jax.lax.with_sharding_constraint(tree, devices.replicated)
 
 
-def _nothing(program: Program, state: State, count: int) -> tuple[jax.Array, Sizes]:
-    """Give what a chunk tells of a lane that has diverged."""
-    shapes = jax.eval_shape(program.sizes, state.params, state.params)
-    return jnp.full(count, jnp.nan), jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+def _sizes_of(program: Program, side_by_side: bool) -> Callable[[PyTree, PyTree], Sizes]:
+    return jax.vmap(program.sizes) if side_by_side else program.sizes
+
+
+def _nothing(program: Program, side_by_side: bool, state: State, count: int) -> tuple[jax.Array, Sizes]:
+    """Give what a chunk tells of lanes that have diverged."""
+    shapes = jax.eval_shape(_sizes_of(program, side_by_side), state.params, state.params)
+    losses = jnp.full((*state.step.shape, count), jnp.nan)
+    return losses, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
 
 
 def _stack(trees: Sequence[PyTree]) -> PyTree:
