@@ -57,7 +57,7 @@ def commands(parts: list[str], widths: list[int] | None, who: list[str]) -> Iter
     for part in parts:
         if part in ("peak", "sweep"):
             if "ours" in who:
-                yield ["gpu_ours.py", part]
+                yield ["gpu_sweep.py"] if part == "sweep" else ["gpu_ours.py", part]
             if "graph" in who:
                 yield ["gpu_torch.py", part]
         elif part in WIDTHS:
@@ -83,8 +83,9 @@ def run(command: list[str]) -> Iterator[dict[str, Any]]:
     }
     with tempfile.TemporaryDirectory() as cache:
         # Compilers keep what they compiled, across processes too; here each process starts from nothing.
-        kept = {"JAX_COMPILATION_CACHE_DIR": "jax", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+        kept = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
         environment = {**os.environ, **{name: f"{cache}/{folder}" for name, folder in kept.items()}}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         began = time.monotonic()
         child = subprocess.Popen(
             [sys.executable, str(HERE / command[0]), *command[1:]], stdout=subprocess.PIPE, text=True, env=environment

@@ -1,8 +1,6 @@
 """This project's side of `gpu.py`. Prints JSON lines."""
 
 import math
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -191,34 +189,6 @@ def checkpoints(width: int) -> None:
     )
 
 
-def sweep() -> None:
-    """Run the command that a user would."""
-    setting, rates = settings.SETTINGS["lanes"], settings.RATES
-    with tempfile.TemporaryDirectory() as folder:
-        options = {
-            "study": folder,
-            "widths": settings.SWEEP_WIDTH,
-            "parameterizations": settings.PARAMETERIZATIONS,
-            "grid": (rates[0] * 0.99, rates[-1] * 1.01),
-            "blocks": setting.blocks,
-            "head-dim": setting.head_dim,
-            "context": setting.context,
-            "batch": setting.batch,
-            "steps": settings.SWEEP_STEPS,
-            "warmup": settings.SWEEP_WARMUP,
-            "eval-batches": settings.SWEEP_EVALUATIONS,
-        }
-        words = [
-            word
-            for name, value in options.items()
-            for word in (f"--{name}", *map(str, value if isinstance(value, tuple) else (value,)))
-        ]
-        done = subprocess.run(
-            [sys.executable, "-m", "widthwise.cli", "sweep", *words], check=True, capture_output=True, text=True
-        )
-    tell(part="sweep", who="ours", width=settings.SWEEP_WIDTH, said=done.stdout.splitlines()[-1])
-
-
 def peak() -> None:
     """Time a large matrix product of random numbers."""
     size = 8192
@@ -236,13 +206,11 @@ def peak() -> None:
 
 if __name__ == "__main__":
     chosen = settings.arguments(
-        ["peak", "single", "lanes", "sweep", "optimizers-single", "optimizers-lanes", "alignment", "checkpoints"]
+        ["peak", "single", "lanes", "optimizers-single", "optimizers-lanes", "alignment", "checkpoints"]
     )
     match chosen.part:
         case "peak":
             peak()
-        case "sweep":
-            sweep()
         case "alignment":
             alignment(chosen.width)
         case "checkpoints":
