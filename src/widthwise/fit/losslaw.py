@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from widthwise.fit.intervals import UNKNOWN, Array, Estimate
 
@@ -58,6 +57,8 @@ def fit_loss_law(parameters: Sequence[float], losses: Sequence[float]) -> LossLa
     >>> round(law.irreducible.value, 3), round(law.exponent.value, 3)
     (2.0, 0.5)
     """
+    from scipy import optimize  # which takes longer to import than everything else here, and is needed nowhere else
+
     if len(parameters) != len(losses):
         raise ValueError(f"{len(parameters)} sizes and {len(losses)} losses: expected as many of each")
     if any(not 0 < value < math.inf for value in (*parameters, *losses)):

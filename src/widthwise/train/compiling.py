@@ -68,7 +68,12 @@ class Compiled:
 
 @functools.cache
 def wake() -> None:
-    """Have the device set itself up in the background: on an H200 the first allocation takes 2 s."""
+    """Have the device get ready in the background, while programs are traced.
+
+    JAX takes a device's memory when it first needs some, which takes 2 s on an H200. To compile for it waits, and keeps
+    Python from going on meanwhile; so what options there are is asked before.
+    """
+    _options()
     _threads.submit(jax.device_put, 0)
 
 
