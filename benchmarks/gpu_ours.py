@@ -136,10 +136,10 @@ class Some:
     def __init__(self, kept: Checkpoints, steps: tuple[int, ...]) -> None:
         self._kept, self._steps = kept, steps
 
-    def save(self, step: int, states: Any, record: dict[str, Any], *, best: bool = False) -> None:
+    def save(self, step: int, states: Any, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
         """Save after one of the steps."""
         if step in self._steps:
-            self._kept.save(step, states, record, best=best)
+            self._kept.save(step, states, record, best=best, due=due)
 
     def latest(self) -> int:
         """Begin from the start."""

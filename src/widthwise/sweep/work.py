@@ -241,7 +241,7 @@ class _WhenLong:
         self._saved_at = time.monotonic()
         self._kept = Checkpoints(folder) if folder.is_dir() else None
 
-    def save(self, step: int, states: Any, record: dict[str, Any], *, best: bool = False) -> None:
+    def save(self, step: int, states: Any, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
         """Save if it was long ago or if this is the last occasion; which state was the best is of no use here."""
         if self._stopping() or time.monotonic() - self._saved_at >= self._seconds:
             self._kept = self._kept or Checkpoints(self._folder)

@@ -1,22 +1,42 @@
 """Checkpoints: the state of all lanes and the record of what happened, through Orbax.
 
 The best by held-out loss is kept, and of the others the two newest, since a machine can die while it writes one. Each
-is written once, in the background, and appears whole or not at all; if the newest cannot be read all the same, the one
-before is taken and that is said.
+is written once, and appears whole or not at all; if the newest cannot be read all the same, the one before is taken and
+that is said.
+
+Training does not wait for them: the state is copied on the device, which takes milliseconds, and everything else goes
+on in the background. Early on every evaluation finds a state better than all before, and to write them all would be
+more than a disk takes; so the best waits in memory until a checkpoint is due. Where the device has no room for copies,
+training waits until the state has left it, and each is written at once.
 """
 
 import logging
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
-import orbax.checkpoint as ocp
+
+if TYPE_CHECKING:  # it takes a while to import, and most runs of a sweep end before they need it
+    import orbax.checkpoint as ocp
 
 PyTree: TypeAlias = Any
 
-logging.getLogger("absl").setLevel(logging.ERROR)
+_COPIES = 2
+"""The most that there are at a time: the best, and one that is being written."""
+
+_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+
+
+@dataclass(frozen=True)
+class _Saved:
+    step: int
+    states: PyTree
+    record: dict[str, Any]
+    best: bool
 
 
 class Checkpoints:
@@ -26,24 +46,38 @@ class Checkpoints:
         self._say = say
         self._last = _manager(folder / "last", keep=2)
         self._best = _manager(folder / "best", keep=1)
+        self._waiting: _Saved | None = None
+        self._writing: Future[None] | None = None
+        self._room: bool | None = None
 
-    def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False) -> None:
-        """Save in the background; waits only until the state has left the device, and for what is being saved."""
-        arguments = ocp.args.Composite(state=ocp.args.StandardSave(states), record=ocp.args.JsonSave(record))
-        manager = self._best if best else self._last
-        if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
-            self._last.wait_until_finished()
-            self._best.wait_until_finished()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            manager.save(step, args=arguments, force=True)
+    def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
+        """Save in the background; waits only for what is still being saved.
+
+        Args:
+            step: The number of steps taken.
+            states: The states after them; the caller may give them away as soon as this returns.
+            record: What happened until then.
+            best: Whether none before was better.
+            due: Whether it is time to write; if not, and there is room, it waits for the next that is.
+        """
+        if self._room is None:
+            self._room = jax.process_count() == 1 and _has_room(states, copies=_COPIES)
+        saved = _Saved(step, _copy(states) if self._room else states, record, best)
+        if self._room and not due:
+            self._waiting = saved
+            return
+        self._write_all([saved])
 
     def latest(self) -> int:
         """Give the newest step, whether or not it can be read; 0 where there is no checkpoint."""
+        self._finish()
         return max((*self._best.all_steps(), *self._last.all_steps()), default=0)
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
         """Give the newest step, states and record that can be read; None where there is no checkpoint."""
+        import orbax.checkpoint as ocp
+
+        self._finish()
         shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(shapes), record=ocp.args.JsonRestore())
         kept = [(step, manager) for manager in (self._best, self._last) for step in manager.all_steps()]
@@ -61,11 +95,65 @@ class Checkpoints:
 
     def close(self) -> None:
         """Wait until everything is on disk."""
+        self._write_all([])
+        self._finish()
         self._last.close()
         self._best.close()
 
+    def _write_all(self, saved: list[_Saved]) -> None:
+        """Begin to write what waits, unless a better one comes with it, and these."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not any(one.best for one in saved):
+            saved = [waiting, *saved]
+        self._finish()
+        if self._room:
+            self._writing = _thread.submit(self._write, saved)
+        else:
+            self._write(saved)
 
-def _manager(folder: Path, *, keep: int) -> ocp.CheckpointManager:
+    def _write(self, saved: list[_Saved]) -> None:
+        """Begin to write: as soon as a state has left the device, Orbax goes on in threads of its own."""
+        import orbax.checkpoint as ocp
+
+        for one in saved:
+            arguments = ocp.args.Composite(
+                state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(one.record)
+            )
+            if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
+                self._last.wait_until_finished()
+                self._best.wait_until_finished()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                (self._best if one.best else self._last).save(one.step, args=arguments, force=True)
+
+    def _finish(self) -> None:
+        """Wait for what is being written, and raise what went wrong."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def _has_room(states: PyTree, *, copies: int) -> bool:
+    """Say whether there is memory for copies of states, beside all that was ever needed; a CPU's is not asked for."""
+    needed: dict[Any, int] = {}
+    for leaf in jax.tree.leaves(states):
+        for shard in leaf.addressable_shards:
+            needed[shard.device] = needed.get(shard.device, 0) + copies * shard.data.nbytes
+    stats = {device: device.memory_stats() for device in needed}
+    return all(
+        known is None or known["bytes_limit"] - known["peak_bytes_in_use"] >= needed[device]
+        for device, known in stats.items()
+    )
+
+
+def _copy(states: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jax.device_put(x, x.sharding, may_alias=False), states)
+
+
+def _manager(folder: Path, *, keep: int) -> "ocp.CheckpointManager":
+    import orbax.checkpoint as ocp
+
+    logging.getLogger("absl").setLevel(logging.ERROR)
     options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, cleanup_tmp_directories=True)
     return ocp.CheckpointManager(folder.absolute(), options=options, item_names=("state", "record"))
 

@@ -101,8 +101,8 @@ class _Record:
 class Keeper(Protocol):
     """What the loop needs of checkpoints."""
 
-    def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False) -> None:
-        """Keep the states after a number of steps, and what happened until then."""
+    def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
+        """Keep the states after a number of steps, and what happened until then; one that is not due can wait."""
         ...
 
     def latest(self) -> int:
@@ -179,9 +179,11 @@ def train(
         progress(_progress(record, step, steps, start, count))
         due = time.monotonic() - saved_at > checkpoint_seconds
         due |= checkpoint_steps is not None and step // checkpoint_steps > (step - count) // checkpoint_steps
-        if checkpoints is not None and (due or improved or interrupted or step == steps):
+        due |= interrupted or step == steps
+        if checkpoints is not None and (due or improved):
             with clock.paused():
-                checkpoints.save(step, states, asdict(record), best=improved)
+                checkpoints.save(step, states, asdict(record), best=improved, due=due)
+        if due:
             saved_at = time.monotonic()
     unfinished = interrupted and step < steps
     return [_result(record, lane, diverged, unfinished) for lane, diverged in enumerate(lanes.diverged_at(states))]
