@@ -5,6 +5,7 @@ is imported, so that none has to wait for another's dependencies.
 """
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -60,6 +61,7 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    gc.set_threshold(100_000, 50)  # objects of imports and of programs stay: to look for garbage among them costs much
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import platform
 import sysconfig
 from collections.abc import Iterator
@@ -44,9 +45,11 @@ class Stdlib:
 
     def files(self) -> list[Path]:
         """Give its files in a fixed order."""
-        root = self._root()
-        found = (path.relative_to(root) for path in root.rglob("*.py"))
-        return sorted(path for path in found if not _NOT_LIBRARY & set(path.parts))
+        root, found = self._root(), list[Path]()
+        for folder, below, names in os.walk(root):
+            below[:] = set(below) - _NOT_LIBRARY  # packages that were installed may be many: not even looked at
+            found += [Path(folder, name).relative_to(root) for name in names if name.endswith(".py")]
+        return sorted(found)
 
     def fingerprint(self) -> dict[str, Any]:
         """Give Python's version and the name, size and hash of every file, as one hash."""

@@ -21,6 +21,7 @@ from widthwise.parameterize import Axes, Rule
 from widthwise.theory import Parameterization, Role
 
 _MATRIX = Axes(inputs=(0,), outputs=(1,))
+_NOTHING = nnx.initializers.zeros_init()  # modules are only ever made of shapes; `draw` draws parameters
 
 RECOMPUTING_WIDTH = 4096
 """From which width on, in half precision, the MLP's activation is computed again when going back, and not kept.
@@ -133,8 +134,10 @@ class _Decoder(nnx.Module):
     def __init__(self, config: Transformer, *, rngs: nnx.Rngs) -> None:
         # Rows are rounded after they are looked up: gradients of a token that is seen often are then added in float32.
         wide = _dtypes(config)["param_dtype"]
-        self.tokens = nnx.Embed(config.vocabulary, config.width, dtype=wide, param_dtype=wide, rngs=rngs)
-        self.positions = nnx.Embed(config.context, config.width, dtype=wide, param_dtype=wide, rngs=rngs)
+        self.tokens, self.positions = (
+            nnx.Embed(rows, config.width, embedding_init=_NOTHING, dtype=wide, param_dtype=wide, rngs=rngs)
+            for rows in (config.vocabulary, config.context)
+        )
         self.blocks = nnx.List([_Block(config, rngs=rngs) for _ in range(config.blocks)])
         self.norm = _norm(config, rngs)
         self.readout = _linear(config, config.width, config.vocabulary, rngs)
@@ -239,7 +242,7 @@ def plain_attention(
 
 
 def _linear(config: Transformer, inputs: int, outputs: int, rngs: nnx.Rngs) -> nnx.Linear:
-    return nnx.Linear(inputs, outputs, use_bias=False, **_dtypes(config), rngs=rngs)
+    return nnx.Linear(inputs, outputs, use_bias=False, kernel_init=_NOTHING, **_dtypes(config), rngs=rngs)
 
 
 def _norm(config: Transformer, rngs: nnx.Rngs) -> nnx.LayerNorm:
