@@ -26,7 +26,7 @@ def test_ahead_of_time_from_shapes_it_computes_the_same():
 def test_what_was_begun_is_not_begun_again(monkeypatch):
     threads = ThreadPoolExecutor(1)
     begun = []
-    monkeypatch.setattr(threads, "submit", lambda compiled: begun.append(compiled) or Future())
+    monkeypatch.setattr(threads, "submit", lambda *work: begun.append(work) or Future())
     monkeypatch.setattr(compiling, "_threads", threads)
     doubled = Compiled(lambda x, *, times: x * times, static=("times",))
     for length, times in ((3, 2), (3, 2), (4, 2), (3, 5)):
@@ -44,7 +44,7 @@ def test_what_failed_is_begun_again(monkeypatch):
     doubled = Compiled(lambda x: x * 2, static=())
     with monkeypatch.context() as patch:
         patch.setattr(compiling, "_threads", failing := ThreadPoolExecutor(1))
-        patch.setattr(failing, "submit", lambda compiled: ThreadPoolExecutor.submit(failing, fail, compiled))
+        patch.setattr(failing, "submit", lambda compiled, _: ThreadPoolExecutor.submit(failing, fail, compiled))
         with pytest.raises(MemoryError, match="no room"):
             doubled.begin(jnp.ones(3)).result()
     np.testing.assert_array_equal(doubled.begin(jnp.ones(3)).result()(jnp.ones(3)), 2 * np.ones(3))
@@ -68,4 +68,16 @@ def test_options_are_only_those_that_the_compiler_has(monkeypatch):
     monkeypatch.setattr(compiling, "_GPU", {"xla_gpu_enable_triton_gemm": False, "xla_gpu_was_taken_out": True})
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert compiling._options.__wrapped__() == {"xla_gpu_enable_triton_gemm": False}
+    assert compiling._options.__wrapped__(soon=True) == {"xla_gpu_enable_triton_gemm": False, **compiling._GPU_SOON}
     assert has_option("xla_gpu_enable_triton_gemm", False)
+
+
+def test_a_program_that_is_better_ready_soon_is_compiled_so(monkeypatch):
+    begun = []
+    monkeypatch.setattr(compiling, "_threads", threads := ThreadPoolExecutor(1))
+    monkeypatch.setattr(threads, "submit", lambda _, options: begun.append(options) or Future())
+    monkeypatch.setattr(compiling, "_options", lambda *, soon=False: {"level": 1} if soon else {})
+    doubled = Compiled(lambda x, *, many: x * 2, static=("many",), soon="many")
+    for many in (True, False):
+        doubled.begin(jnp.ones(3), many=many)
+    assert begun == [{"level": 1}, None]

@@ -15,7 +15,12 @@ from jax.api_util import shaped_abstractify
 # On an H200, against the compiler's own choice: with matrix products by cuBLAS alone, setting a program up took 9 to
 # 12 s in place of 13 to 20, and steps were 0.6 to 1.4 % faster (widths 128 and 512 in lanes, 512 and 2048 alone). With
 # cuBLASLt the activation is part of the product before it: another 1 to 4 % (not tried alone at 2048).
-_GPU = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_enable_cublaslt": True}
+_GPU: dict[str, bool | int] = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_enable_cublaslt": True}
+
+# Kernels for matrix products are still tried out, but on whatever is in memory and without a look at what they give. A
+# sweep of 36 runs at width 128 took 36.5 s in place of 39.4, once each; steps at width 512 were 0.1 % (one model) and
+# 0.6 % (32 lanes) slower. Without trying them out at all, one model was 8 % slower.
+_GPU_SOON: dict[str, bool | int] = {"xla_gpu_autotune_level": 1}
 
 _SETTINGS = (
     "jax_enable_x64",
@@ -33,8 +38,24 @@ _threads = ThreadPoolExecutor(thread_name_prefix="compile")
 class Compiled:
     """A function like those of `jax.jit`, made when it is first used: before, the device is not known."""
 
-    def __init__(self, function: Callable[..., Any], *, static: tuple[str, ...], donate: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        static: tuple[str, ...],
+        donate: tuple[str, ...] = (),
+        soon: str | None = None,
+    ) -> None:
+        """Set it up.
+
+        Args:
+            function: What to compile.
+            static: The names of arguments that are not data.
+            donate: The names of those that are used up.
+            soon: Of the static arguments, the one that says whether the program is better ready soon than a bit faster.
+        """
         self._make = functools.partial(jax.jit, function, static_argnames=static, donate_argnames=donate)
+        self._soon = soon
         self._begun: dict[Any, Future[Any]] = {}
 
     @functools.cached_property
@@ -62,7 +83,8 @@ class Compiled:
         begun = self._begun.get(key)
         if begun is None or (begun.done() and begun.exception() is not None):  # memory may be there the second time
             lowered = self.jitted.lower(*args, **static)  # this is Python, which threads would not make faster
-            self._begun[key] = _threads.submit(lowered.compile)
+            soon = self._soon is not None and bool(static[self._soon])
+            self._begun[key] = _threads.submit(lowered.compile, _options(soon=soon) or None)
         return self._begun[key]
 
 
@@ -74,13 +96,16 @@ def wake() -> None:
     Python from going on meanwhile; so what options there are is asked before.
     """
     _options()
+    _options(soon=True)
     _threads.submit(jax.device_put, 0)
 
 
 @functools.cache
-def _options() -> dict[str, bool]:
+def _options(*, soon: bool = False) -> dict[str, bool | int]:
     """Give the options that suit the device, as far as this version of the compiler has them."""
-    return {name: on for name, on in _GPU.items() if jax.default_backend() == "gpu" and has_option(name, on)}
+    if jax.default_backend() != "gpu":
+        return {}
+    return {name: value for name, value in (_GPU | (_GPU_SOON if soon else {})).items() if has_option(name, value)}
 
 
 def has_option(name: str, value: Any) -> bool:

@@ -3,7 +3,8 @@
 On a GPU, small models leave most of it idle, and `vmap` fills it with other runs. On a CPU lanes under `vmap` take
 longer than one after another, so there they share the compilation and nothing else. Each chunk of steps is one call:
 a `lax.scan` over what its steps need, with the state's buffers given away. What is compiled depends on the program and
-on how data is read, so that all lanes of a process that agree in these share it.
+on how data is read, so that all lanes of a process that agree in these share it. Runs side by side are small and
+trained for minutes: their programs are better ready soon. A single one may be large, and trained for days.
 """
 
 import functools
@@ -247,7 +248,7 @@ def _initial(lane: Lane, *, program: Program, devices: Placement | None, side_by
     return _split(jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane), devices)
 
 
-@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
+@functools.partial(Compiled, static=("program", "devices", "side_by_side"), soon="side_by_side")
 def _measure(
     params: PyTree,
     initial: PyTree | None,
@@ -269,7 +270,7 @@ def _measure(
     return _everywhere((jax.vmap(one) if side_by_side else one)(initial, params, lane), devices)
 
 
-@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
+@functools.partial(Compiled, static=("program", "devices", "side_by_side"), soon="side_by_side")
 def _evaluate(
     params: PyTree,
     lane: Lane,
@@ -286,7 +287,9 @@ def _evaluate(
     return _everywhere((jax.vmap(one) if side_by_side else one)(params, lane), devices)
 
 
-@functools.partial(Compiled, static=("program", "reader", "devices", "side_by_side"), donate=("state",))
+@functools.partial(
+    Compiled, static=("program", "reader", "devices", "side_by_side"), donate=("state",), soon="side_by_side"
+)
 def _chunk(
     state: State,
     lane: Lane,
