@@ -23,7 +23,7 @@ from typing import Any
 from gpu_settings import MODES, SWEEP_WIDTH, WIDTHS
 
 HERE = Path(__file__).parent
-PARTS = ("peak", "single", "lanes", "sweep", "optimizers", "alignment", "checkpoints")
+PARTS = ("peak", "single", "lanes", "sweep", "optimizers-single", "optimizers-lanes", "alignment", "checkpoints")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy")
 
 
@@ -67,11 +67,9 @@ def commands(parts: list[str], widths: list[int] | None, who: list[str]) -> Iter
                 if modes:
                     yield ["gpu_torch.py", part, "--width", str(width), "--modes", *modes]
         elif "ours" in who:
-            names = ("optimizers-single", "optimizers-lanes") if part == "optimizers" else (part,)
             usual = {"optimizers-single": 512, "checkpoints": 512}
-            for name in names:
-                for width in widths or [usual.get(name, SWEEP_WIDTH)]:
-                    yield ["gpu_ours.py", name, "--width", str(width)]
+            for width in widths or [usual.get(part, SWEEP_WIDTH)]:
+                yield ["gpu_ours.py", part, "--width", str(width)]
 
 
 def run(command: list[str]) -> Iterator[dict[str, Any]]:

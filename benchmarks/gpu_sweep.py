@@ -22,6 +22,7 @@ def main() -> None:
             "steps": settings.SWEEP_STEPS,
             "warmup": settings.SWEEP_WARMUP,
             "eval-batches": settings.SWEEP_EVALUATIONS,
+            "evaluations": 1,  # at the end, as the other side does
         }
         words = [
             word
