@@ -275,6 +275,15 @@ def test_help_says_what_every_option_means_and_where_it_defaults_to(capsys):
     assert "(default: full and none)" in " ".join(text.split())
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_help_asks_for_the_word_none(capsys, command: str):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert "--help" in text
+    assert "None" not in text
+
+
 def installed(*arguments: str, **settings) -> subprocess.CompletedProcess[str]:
     command = Path(sys.executable).with_name("widthwise")
     return subprocess.run([command, *arguments], stderr=subprocess.PIPE, text=True, check=False, **settings)

@@ -147,6 +147,7 @@ def test_time_left_counts_what_was_done_since_going_on():
     [
         (["--width", "100"], "width is 100: expected a multiple of the head dimension 16"),
         (["--warmup", "-1"], "warmup is -1: expected 0 or more"),
+        (["--checkpoint-seconds", "-1"], "checkpoint_seconds is -1.0: expected 0 or more"),
         (["--data", "wiki"], "data is 'wiki': expected one of"),
         (["--steps", "many"], "--steps"),
         (["--chunk", "0"], "chunk is 0"),

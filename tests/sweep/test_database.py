@@ -124,6 +124,14 @@ def test_where_there_is_no_study_none_is_made_unless_wanted(tmp_path: Path):
     assert [path.name for path in (tmp_path / "some").iterdir()] == ["study.sqlite"]
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_is_no_folder_of_a_study(tmp_path: Path, create: bool):
+    with Study.open(tmp_path):
+        pass
+    with pytest.raises(ValueError, match=r"study\.sqlite' is a file: expected the folder of a study"):
+        Study.open(tmp_path / "study.sqlite", create=create)
+
+
 def test_reading_a_study_does_not_change_it(tmp_path: Path):
     path = write_study(tmp_path)
     before = path.read_bytes()

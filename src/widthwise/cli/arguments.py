@@ -2,11 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 import tyro
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    UnsupportedTypeAnnotationError,
+)
 
 from widthwise.theory import exact
 
@@ -66,6 +73,26 @@ def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
 def unset(meaning: str) -> Any:
     """Say in the help what it means to leave an option out."""
     return tyro.conf.arg(help_behavior_hint=f"(default: {meaning})")
+
+
+RULES = ConstructorRegistry()
+"""How types become options, where tyro's own way is not ours."""
+
+
+@RULES.primitive_rule
+def _may_be_left_out(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Read `int | None` as an `int` that may be left out: nobody has to know the word None."""
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if NoneType not in get_args(info.type) or len(kinds) != 1:
+        return None
+    spec = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(kinds[0], info.markers))
+    if isinstance(spec, UnsupportedTypeAnnotationError):
+        return None
+    return replace(
+        spec,
+        is_instance=lambda value: value is None or spec.is_instance(value),
+        str_from_instance=lambda value: ["unset"] if value is None else spec.str_from_instance(value),
+    )
 
 
 def _spec(metavar: str, read: Callable[[str], Value]) -> PrimitiveConstructorSpec[Value]:

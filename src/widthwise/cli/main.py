@@ -17,6 +17,7 @@ from typing import Protocol
 import tyro
 
 from widthwise import __version__
+from widthwise.cli.arguments import RULES
 
 FAILED = 1
 WRONG_INPUT = 2
@@ -116,7 +117,13 @@ def _parse(name: str, options: Sequence[str]) -> Command:
     asks_for_help = "-h" in options or "--help" in options
     try:
         with contextlib.redirect_stderr(complaint), contextlib.nullcontext() if asks_for_help else _wide_terminal():
-            return tyro.cli(kind, prog=f"widthwise {name}", args=options, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(
+                kind,
+                prog=f"widthwise {name}",
+                args=options,
+                config=(tyro.conf.FlagCreatePairsOff,),
+                registry=RULES,
+            )
     except SystemExit as end:
         if end.code:
             raise ValueError(one_line(complaint.getvalue())) from None

@@ -63,6 +63,8 @@ class Train:
         for name in ("chunk", "evaluate_every", "checkpoint_steps", "fsdp", "processes"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
+        if not self.checkpoint_seconds >= 0:
+            raise ValueError(f"checkpoint_seconds is {self.checkpoint_seconds}: expected 0 or more")
         if self.coordinator is not None:
             if not 0 <= self.process < self.processes:
                 raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")

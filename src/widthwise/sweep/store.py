@@ -67,6 +67,8 @@ class Study:
             ValueError: If there is none, or its file is damaged, newer, or no study. It is left as it is.
         """
         absolute = Path(folder).absolute()
+        if absolute.is_file():
+            raise ValueError(f"{str(absolute)!r} is a file: expected the folder of a study")
         return cls(absolute, Database(absolute / FILE, create=create, say=say), say)
 
     def __enter__(self) -> Self:
