@@ -322,6 +322,24 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
     assert capsys.readouterr().err == "widthwise exponents: interrupted\n"
 
 
+def test_an_interrupted_command_does_not_wait_for_what_threads_do():
+    script = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from widthwise.cli import command
+from widthwise.cli.exponents import Exponents
+
+def interrupt(self):
+    raise KeyboardInterrupt
+
+Exponents.run = interrupt
+ThreadPoolExecutor(1).submit(time.sleep, 60)
+command()
+"""
+    done = subprocess.run([sys.executable, "-c", script, "exponents"], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "widthwise exponents: interrupted\n")
+
+
 def test_complaints_lose_their_colours_and_their_box():
     boxed = "╭─ Value ─╮\n│ \x1b[91mError\x1b[0m parsing --u: no │\n│ ──────── │\n│ Argument helptext: │\n╰─╯"
     assert one_line(boxed) == "Error parsing --u: no"

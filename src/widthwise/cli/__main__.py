@@ -1,7 +1,5 @@
 """`python -m widthwise.cli`: the command without an installed script."""
 
-import sys
+from widthwise.cli import command
 
-from widthwise.cli import main
-
-sys.exit(main())
+command()

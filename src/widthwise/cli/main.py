@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import tyro
 
@@ -58,6 +58,16 @@ class Command(Protocol):
     def run(self) -> int:
         """Do it; return the exit code."""
         ...
+
+
+def command() -> NoReturn:
+    """Be the command: run it and end the process."""
+    code = main()
+    if code == INTERRUPTED:  # nobody waits any more for what threads still compile; all else is closed
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
