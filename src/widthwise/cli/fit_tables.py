@@ -14,7 +14,7 @@ HEADINGS = (
     "width",
     "optimal learning rate",
     "95 % interval",
-    "eval loss",
+    "loss there",
     "stability edge",
     "loss with the base's rate",
 )
