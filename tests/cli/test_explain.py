@@ -45,12 +45,18 @@ def test_a_given_epsilon_is_the_base(capsys):
     assert {row["epsilon"] for row in found.values()} == {1e-4}
 
 
+def test_whose_epsilons_are_shown_is_said_where_there_are_any(capsys):
+    for optimizer, said in (("adam", True), ("adam_atan2", False)):
+        assert main(["explain", "--model", "mlp", "--optimizer", optimizer]) == 0
+        assert ("--epsilon-per-parameter" in capsys.readouterr().out) is said
+
+
 def test_people_get_a_table(capsys):
     assert main(["explain", "--model", "mlp", "--width", "64", "--hidden-layers", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mlp of width 64, base width 128: standard, adam, full alignment"
     assert lines[1].split()[:3] == ["path", "shape", "role"]
-    assert [line.split()[0] for line in lines[3:]] == ["embedding", "hidden/0", "readout"]
+    assert [line.split()[0] for line in lines[3:6]] == ["embedding", "hidden/0", "readout"]
 
 
 @pytest.mark.parametrize(

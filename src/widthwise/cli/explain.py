@@ -83,6 +83,12 @@ class Explain:
             f"{self.alignment.name}{'' if self.alignment is GLOBAL else ' alignment'}",
             *str(explanation).splitlines(),
         )
+        if epsilon is not None:
+            output.lines(
+                "",
+                "Epsilons are per parameter, as the theory has them; train, sweep and tune use the base epsilon",
+                "everywhere unless told --epsilon-per-parameter.",
+            )
         output.write()
         return 0
 
