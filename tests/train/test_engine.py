@@ -181,60 +181,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path:
     assert results[0].train_loss == undisturbed.train_loss
 
 
-def test_a_state_is_written_once_where_the_best_of_them_is_kept(tmp_path: Path):
-    checkpoints = Checkpoints(tmp_path)
-    for step, best in ((1, True), (2, False), (3, False), (4, False), (5, True), (6, False)):
-        checkpoints.save(step, [jnp.full(2, step)], {}, best=best)
-    checkpoints.close()
-    kept = {folder: sorted(int(path.name) for path in (tmp_path / folder).iterdir()) for folder in ("best", "last")}
-    assert kept == {"best": [5], "last": [4, 6]}
-    again = Checkpoints(tmp_path)
-    step, (state,), _ = again.restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
-    assert (step, state.tolist()) == (6, [6, 6])
-
-
-def kept_in(folder: Path) -> dict[str, list[int]]:
-    return {name: sorted(int(path.name) for path in (folder / name).iterdir()) for name in ("best", "last")}
-
-
-@pytest.mark.parametrize("room", [True, False])
-def test_the_best_waits_in_memory_until_a_checkpoint_is_due_if_there_is_room(tmp_path: Path, room: bool, monkeypatch):
-    monkeypatch.setattr("widthwise.train.checkpoints._has_room", lambda states, copies: room)
-    checkpoints = Checkpoints(tmp_path)
-
-    def save(step: int, **how: bool) -> dict[str, list[int]]:
-        state = jnp.full(2, step)
-        checkpoints.save(step, [state], {"step": step}, **how)
-        state.delete()  # as the next step would
-        checkpoints.latest()  # what is being written is then on its way
-        checkpoints._best.wait_until_finished()
-        checkpoints._last.wait_until_finished()
-        return kept_in(tmp_path)
-
-    assert save(1, best=True, due=False) == {"best": [] if room else [1], "last": []}
-    assert save(2, best=True, due=False) == {"best": [] if room else [2], "last": []}
-    assert save(3) == {"best": [2], "last": [3]}
-    assert save(4, best=True, due=False) == {"best": [2] if room else [4], "last": [3]}
-    assert save(5, best=True) == {"best": [5], "last": [3]}  # the one before is not worth writing any more
-    save(6, best=True, due=False)
-    checkpoints.close()
-    assert kept_in(tmp_path) == {"best": [6], "last": [3]}
-    found = Checkpoints(tmp_path).restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
-    assert (found[0], found[1][0].tolist(), found[2]) == (6, [6, 6], {"step": 6})
-
-
-def test_what_goes_wrong_while_a_checkpoint_is_written_is_raised_by_the_next(tmp_path: Path, monkeypatch):
-    checkpoints = Checkpoints(tmp_path)
-
-    def fail(*args: object, **options: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(checkpoints._last, "save", fail)
-    checkpoints.save(1, [jnp.zeros(2)], {})
-    with pytest.raises(OSError, match="no space left"):
-        checkpoints.save(2, [jnp.zeros(2)], {})
-
-
 def test_packed_and_padded_losses_agree_with_a_plain_reference():
     lanes = Lanes(program(), [lane()], LANGUAGE, side_by_side=False)
     params = lanes.lanes[0].scales.effective(lanes.params(lanes.start(), 0))

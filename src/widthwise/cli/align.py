@@ -100,9 +100,8 @@ class Align:
         probe = Probe(
             tokens=inputs.evaluation.tokens[0][:EXAMPLES, :-1], steps=tuple(steps), keep_initial=self.keep_initial
         )
-        checkpoints = Checkpoints(folder / "checkpoints", say=status.say)
         began = time.monotonic()
-        with stoppable() as stop:
+        with stoppable() as stop, Checkpoints(folder / "checkpoints", say=status.say) as checkpoints:
             (result,) = train(
                 Lanes(run.program, [run.lane], inputs.batches),
                 inputs.evaluation,
@@ -111,7 +110,6 @@ class Align:
                 progress=lambda now: status.show(f"width {run.spec.width}  {line(now, time.monotonic() - began)}"),
                 stop=stop,
             )
-            checkpoints.close()
         if result.status == "interrupted":
             return None
         partial = folder / ".alignment.json.partial"

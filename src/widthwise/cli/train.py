@@ -113,7 +113,6 @@ class Train:
         folder.mkdir(parents=True, exist_ok=True)
         for run in runs if self.process == 0 else ():
             (folder / f"{run.id}.json").write_text(json.dumps(run.spec.to_json(), indent=2))
-        checkpoints = Checkpoints(folder / "checkpoints", say=status.say)
         logs = Logs(folder / "tensorboard", [run.id for run in runs] if self.process == 0 else [])
         began = time.monotonic()
 
@@ -122,19 +121,19 @@ class Train:
             status.show(line(now, time.monotonic() - began))
 
         with stoppable() as stop:
-            results = train(
-                lanes,
-                evaluation,
-                chunk=self.chunk,
-                evaluate_every=self.evaluate_every,
-                checkpoints=checkpoints,
-                checkpoint_seconds=self.checkpoint_seconds,
-                checkpoint_steps=self.checkpoint_steps,
-                progress=progress,
-                stop=stop,
-            )
-            status.show("saving")
-            checkpoints.close()
+            with Checkpoints(folder / "checkpoints", say=status.say) as checkpoints:
+                results = train(
+                    lanes,
+                    evaluation,
+                    chunk=self.chunk,
+                    evaluate_every=self.evaluate_every,
+                    checkpoints=checkpoints,
+                    checkpoint_seconds=self.checkpoint_seconds,
+                    checkpoint_steps=self.checkpoint_steps,
+                    progress=progress,
+                    stop=stop,
+                )
+                status.show("saving")
             logs.close()
         status.clear()
         summaries = [_summary(run, result) for run, result in zip(runs, results, strict=True)]

@@ -7,16 +7,19 @@ that is said.
 Training does not wait for them: the state is copied on the device, which takes milliseconds, and everything else goes
 on in the background. Early on every evaluation finds a state better than all before, and to write them all would be
 more than a disk takes; so the best waits in memory until a checkpoint is due. Where the device has no room for copies,
-training waits until the state has left it, and each is written at once.
+or several processes have to save together, training waits until the state has left the device, and each is written at
+once.
 """
 
+import contextlib
 import logging
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import jax
 
@@ -25,8 +28,8 @@ if TYPE_CHECKING:  # it takes a while to import, and most runs of a sweep end be
 
 PyTree: TypeAlias = Any
 
-_COPIES = 2
-"""The most that there are at a time: the best, and one that is being written."""
+_COPIES = 3
+"""The most that there are at a time: two that are being written, and the best since."""
 
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
@@ -40,7 +43,10 @@ class _Saved:
 
 
 class Checkpoints:
-    """The checkpoints of a run, or of the lanes that run together, in a folder."""
+    """The checkpoints of a run, or of the lanes that run together, in a folder.
+
+    A context, which closes them when it ends: also after an error, but not after an interrupt, which is not to wait.
+    """
 
     def __init__(self, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> None:
         self._say = say
@@ -60,32 +66,30 @@ class Checkpoints:
             best: Whether none before was better.
             due: Whether it is time to write; if not, and there is room, it waits for the next that is.
         """
-        if self._room is None:
-            self._room = jax.process_count() == 1 and _has_room(states, copies=_COPIES)
-        saved = _Saved(step, _copy(states) if self._room else states, record, best)
-        if self._room and not due:
-            self._waiting = saved
+        if due or (self._writing is not None and self._writing.done()):
+            self._finish()
+        if best:
+            self._waiting = None  # not worth writing any more
+        copy = self._copied(states)
+        if copy is not None and not due:
+            self._waiting = _Saved(step, copy, record, best)
             return
-        self._write_all([saved])
+        self._write_all([_Saved(step, states if copy is None else copy, record, best)])
 
     def latest(self) -> int:
         """Give the newest step, whether or not it can be read; 0 where there is no checkpoint."""
-        self._finish()
         return max((*self._best.all_steps(), *self._last.all_steps()), default=0)
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
         """Give the newest step, states and record that can be read; None where there is no checkpoint."""
         import orbax.checkpoint as ocp
 
-        self._finish()
         shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(shapes), record=ocp.args.JsonRestore())
         kept = [(step, manager) for manager in (self._best, self._last) for step in manager.all_steps()]
         for step, manager in sorted(kept, key=lambda one: one[0], reverse=True):
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = manager.restore(step, args=arguments)
+                found = manager.restore(step, args=arguments)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 self._say(f"the checkpoint of step {step} cannot be read ({_first_line(error)}): trying the one before")
                 manager.delete(step)
@@ -94,37 +98,60 @@ class Checkpoints:
         return None
 
     def close(self) -> None:
-        """Wait until everything is on disk."""
+        """Write what still waits, and wait until everything is on disk."""
         self._write_all([])
         self._finish()
         self._last.close()
         self._best.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        if kind is None:
+            self.close()
+        elif issubclass(kind, Exception):
+            with contextlib.suppress(Exception):  # what went wrong first is what to tell
+                self.close()
+
+    def _copied(self, states: PyTree) -> PyTree | None:
+        """Give a copy, if there is room for all that there may be."""
+        if self._room is None:
+            self._room = jax.process_count() == 1 and _has_room(states, copies=_COPIES)
+        if self._room:
+            try:
+                return jax.tree.map(lambda x: jax.device_put(x, x.sharding, may_alias=False), states)
+            except jax.errors.JaxRuntimeError:  # somebody else took it
+                self._room = False
+        return None
+
     def _write_all(self, saved: list[_Saved]) -> None:
-        """Begin to write what waits, unless a better one comes with it, and these."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not any(one.best for one in saved):
-            saved = [waiting, *saved]
+        """Write what waits and these, in the background if there is room for that."""
+        if self._waiting is not None:
+            saved = [self._waiting, *saved]
+            self._waiting = None
         self._finish()
         if self._room:
-            self._writing = _thread.submit(self._write, saved)
+            self._writing = _thread.submit(self._write, saved, wait=True)
         else:
-            self._write(saved)
+            self._write(saved, wait=False)
 
-    def _write(self, saved: list[_Saved]) -> None:
-        """Begin to write: as soon as a state has left the device, Orbax goes on in threads of its own."""
+    def _write(self, saved: list[_Saved], *, wait: bool) -> None:
+        """Write one after another; without waiting, Orbax goes on in threads of its own once a state has been read."""
         import orbax.checkpoint as ocp
 
-        for one in saved:
+        while saved:
+            one = saved.pop(0)
             arguments = ocp.args.Composite(
                 state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(one.record)
             )
             if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
                 self._last.wait_until_finished()
                 self._best.wait_until_finished()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                (self._best if one.best else self._last).save(one.step, args=arguments, force=True)
+            manager = self._best if one.best else self._last
+            manager.save(one.step, args=arguments, force=True)
+            if wait:
+                manager.wait_until_finished()
 
     def _finish(self) -> None:
         """Wait for what is being written, and raise what went wrong."""
@@ -134,26 +161,24 @@ class Checkpoints:
 
 
 def _has_room(states: PyTree, *, copies: int) -> bool:
-    """Say whether there is memory for copies of states, beside all that was ever needed; a CPU's is not asked for."""
+    """Say whether every device has room for copies of states beside all that it ever needed; CPUs are not asked."""
     needed: dict[Any, int] = {}
     for leaf in jax.tree.leaves(states):
         for shard in leaf.addressable_shards:
             needed[shard.device] = needed.get(shard.device, 0) + copies * shard.data.nbytes
-    stats = {device: device.memory_stats() for device in needed}
-    return all(
-        known is None or known["bytes_limit"] - known["peak_bytes_in_use"] >= needed[device]
-        for device, known in stats.items()
-    )
 
+    def free(device: Any) -> float:
+        known = device.memory_stats() or {}
+        return known.get("bytes_limit", 0) - known.get("peak_bytes_in_use", 0)
 
-def _copy(states: PyTree) -> PyTree:
-    return jax.tree.map(lambda x: jax.device_put(x, x.sharding, may_alias=False), states)
+    return all(device.platform == "cpu" or free(device) >= size for device, size in needed.items())
 
 
 def _manager(folder: Path, *, keep: int) -> "ocp.CheckpointManager":
     import orbax.checkpoint as ocp
 
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised, and pages of them help nobody
+    warnings.filterwarnings("ignore", module="orbax")
     options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, cleanup_tmp_directories=True)
     return ocp.CheckpointManager(folder.absolute(), options=options, item_names=("state", "record"))
 

@@ -61,7 +61,7 @@ class Compiled:
     @functools.cached_property
     def jitted(self) -> Any:
         """The function as `jax.jit` gives it."""
-        return self._make(compiler_options=_options() or None)
+        return self._make(compiler_options=_options(False) or None)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         """Call it."""
@@ -84,7 +84,7 @@ class Compiled:
         if begun is None or (begun.done() and begun.exception() is not None):  # memory may be there the second time
             lowered = self.jitted.lower(*args, **static)  # this is Python, which threads would not make faster
             soon = self._soon is not None and bool(static[self._soon])
-            self._begun[key] = _threads.submit(lowered.compile, _options(soon=soon) or None)
+            self._begun[key] = _threads.submit(lowered.compile, _options(soon) or None)
         return self._begun[key]
 
 
@@ -95,17 +95,17 @@ def wake() -> None:
     JAX takes a device's memory when it first needs some, which takes 2 s on an H200. To compile for it waits, and keeps
     Python from going on meanwhile; so what options there are is asked before.
     """
-    _options()
-    _options(soon=True)
+    _options(True)
     _threads.submit(jax.device_put, 0)
 
 
 @functools.cache
-def _options(*, soon: bool = False) -> dict[str, bool | int]:
+def _options(soon: bool) -> dict[str, bool | int]:
     """Give the options that suit the device, as far as this version of the compiler has them."""
     if jax.default_backend() != "gpu":
         return {}
-    return {name: value for name, value in (_GPU | (_GPU_SOON if soon else {})).items() if has_option(name, value)}
+    given, more = (_options(False), _GPU_SOON) if soon else ({}, _GPU)
+    return given | {name: value for name, value in more.items() if has_option(name, value)}
 
 
 def has_option(name: str, value: Any) -> bool:

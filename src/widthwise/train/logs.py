@@ -13,7 +13,8 @@ class Logs:
     """A writer for each run, in a folder of its name; none in a process that leaves writing to another."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self._writers = [SummaryWriter(str(folder / name)) for name in names]
+        # A writer whose disk is full ends, and training would wait for ever for room in its queue.
+        self._writers = [SummaryWriter(str(folder / name), max_queue=1_000_000) for name in names]
         self._evaluated: list[float] = [math.nan] * len(names)
 
     def write(self, now: Progress) -> None:

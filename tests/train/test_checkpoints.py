@@ -1,0 +1,145 @@
+"""Checkpoints are written once, in the background, and no more of them are in memory than there is room for."""
+
+import gc
+import threading
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from widthwise.train import Checkpoints
+from widthwise.train.checkpoints import _has_room
+
+
+def kept_in(folder: Path) -> dict[str, list[int]]:
+    return {name: sorted(int(path.name) for path in (folder / name).iterdir()) for name in ("best", "last")}
+
+
+def test_a_state_is_written_once_where_the_best_of_them_is_kept(tmp_path: Path):
+    checkpoints = Checkpoints(tmp_path)
+    for step, best in ((1, True), (2, False), (3, False), (4, False), (5, True), (6, False)):
+        checkpoints.save(step, [jnp.full(2, step)], {}, best=best)
+    checkpoints.close()
+    assert kept_in(tmp_path) == {"best": [5], "last": [4, 6]}
+    again = Checkpoints(tmp_path)
+    step, (state,), _ = again.restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
+    assert (step, state.tolist()) == (6, [6, 6])
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_the_best_waits_in_memory_until_a_checkpoint_is_due_if_there_is_room(tmp_path: Path, room: bool, monkeypatch):
+    monkeypatch.setattr("widthwise.train.checkpoints._has_room", lambda states, copies: room)
+    checkpoints = Checkpoints(tmp_path)
+
+    def save(step: int, **how: bool) -> dict[str, list[int]]:
+        state = jnp.full(2, step)
+        checkpoints.save(step, [state], {"step": step}, **how)
+        state.delete()  # as the next step would
+        checkpoints._finish()
+        checkpoints._best.wait_until_finished()
+        checkpoints._last.wait_until_finished()
+        return kept_in(tmp_path)
+
+    assert save(1, best=True, due=False) == {"best": [] if room else [1], "last": []}
+    assert save(2, best=True, due=False) == {"best": [] if room else [2], "last": []}
+    assert save(3) == {"best": [2], "last": [3]}
+    assert save(4, best=True, due=False) == {"best": [2] if room else [4], "last": [3]}
+    assert save(5, best=True) == {"best": [5], "last": [3]}  # the one before is not worth writing any more
+    save(6, best=True, due=False)
+    checkpoints.close()
+    assert kept_in(tmp_path) == {"best": [6], "last": [3]}
+    found = Checkpoints(tmp_path).restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
+    assert (found[0], found[1][0].tolist(), found[2]) == (6, [6, 6], {"step": 6})
+
+
+def test_at_no_time_there_are_more_copies_than_room_was_asked_for(tmp_path: Path, monkeypatch):
+    asked, copies, most, go_on = [], [], 0, threading.Event()
+    put = jax.device_put
+
+    def alive() -> int:
+        gc.collect()
+        return sum(copy() is not None for copy in copies)
+
+    def copy(x: jax.Array, *where: Any, **how: Any) -> jax.Array:
+        nonlocal most
+        copied = put(x, *where, **how)
+        copies.append(weakref.ref(copied))
+        most = max(most, alive())
+        return copied
+
+    checkpoints = Checkpoints(tmp_path)
+    for manager in (checkpoints._best, checkpoints._last):
+        save = manager.save
+        monkeypatch.setattr(manager, "save", lambda *a, save=save, **k: go_on.wait() and save(*a, **k))
+    monkeypatch.setattr("widthwise.train.checkpoints._has_room", lambda states, copies: asked.append(copies) or True)
+    monkeypatch.setattr(jax, "device_put", copy)
+    checkpoints.save(1, [jnp.zeros(2)], {}, best=True, due=False)
+    checkpoints.save(2, [jnp.zeros(2)], {})  # two are being written now, and do not get on
+    for step in (3, 4, 5):
+        checkpoints.save(step, [jnp.zeros(2)], {}, best=True, due=False)
+    go_on.set()
+    checkpoints.save(6, [jnp.zeros(2)], {})
+    checkpoints.close()
+    assert asked == [most]
+    assert alive() == 0
+
+
+def test_memory_that_is_gone_after_all_is_no_error(tmp_path: Path, monkeypatch):
+    def fail(*args: object, **how: object) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, [jnp.full(2, 1)], {}, best=True, due=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "device_put", fail)
+        checkpoints.save(2, [jnp.full(2, 2)], {})
+    checkpoints.close()
+    assert kept_in(tmp_path) == {"best": [1], "last": [2]}
+
+
+def test_room_is_what_a_device_never_needed():
+    @dataclass(frozen=True)
+    class Device:
+        platform: str
+        limit: int | None = None
+
+        def memory_stats(self) -> dict[str, int] | None:
+            return None if self.limit is None else {"bytes_limit": self.limit, "peak_bytes_in_use": 30}
+
+    def states(device: Any) -> list[Any]:
+        shard = SimpleNamespace(device=device, data=SimpleNamespace(nbytes=5))
+        return [SimpleNamespace(addressable_shards=[shard]) for _ in range(2)]
+
+    assert _has_room(states(Device("gpu", limit=60)), copies=3)
+    assert not _has_room(states(Device("gpu", limit=59)), copies=3)
+    assert not _has_room(states(Device("gpu")), copies=3)  # which does not say
+    assert _has_room(states(Device("cpu")), copies=3)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_what_goes_wrong_while_a_checkpoint_is_written_is_raised_by_the_next(tmp_path: Path, monkeypatch, late: bool):
+    def fail(*args: object, **options: object) -> None:
+        raise OSError("no space left on device")
+
+    checkpoints = Checkpoints(tmp_path)
+    monkeypatch.setattr(checkpoints._last, "wait_until_finished" if late else "save", fail)
+    checkpoints.save(1, [jnp.zeros(2)], {})
+    with pytest.raises(OSError, match="no space left"):
+        checkpoints.save(2, [jnp.zeros(2)], {})
+
+
+def test_what_is_left_to_write_is_written_after_an_error_and_not_after_an_interrupt(tmp_path: Path):
+    def end(step: int, error: type[BaseException]) -> None:
+        with Checkpoints(tmp_path) as checkpoints:
+            checkpoints.save(step, [jnp.zeros(2)], {}, best=True, due=False)
+            raise error("something")
+
+    for step, error in ((1, RuntimeError), (2, KeyboardInterrupt)):
+        with pytest.raises(error, match="something"):
+            end(step, error)
+    assert kept_in(tmp_path) == {"best": [1], "last": []}
