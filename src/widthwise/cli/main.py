@@ -11,7 +11,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Protocol
 
 import tyro
@@ -62,16 +62,17 @@ class Command(Protocol):
 
 def command() -> NoReturn:
     """Be the command: run it and end the process."""
-    code = main()
-    if code == INTERRUPTED:  # nobody waits any more for what threads still compile; all else is closed
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    sys.exit(main(leave=os._exit))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
+def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], object] = lambda _: None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: The words after the command's name; those of this process if None.
+        leave: Called with the exit code after an interrupt that nothing was saved for: the process need not wait for
+            what its threads still compile.
+    """
     gc.set_threshold(100_000, 50)  # objects of imports and of programs stay: to look for garbage among them costs much
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -97,6 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        leave(INTERRUPTED)
         return INTERRUPTED
 
 
