@@ -78,7 +78,7 @@ def test_a_program_that_is_better_ready_soon_is_compiled_so(monkeypatch):
     monkeypatch.setattr(compiling, "_threads", threads := ThreadPoolExecutor(1))
     monkeypatch.setattr(threads, "submit", lambda _, options: begun.append(options) or Future())
     monkeypatch.setattr(compiling, "_options", lambda soon: {"level": 1} if soon else {})
-    doubled = Compiled(lambda x, *, many: x * 2, static=("many",), soon="many")
-    for many in (True, False):
-        doubled.begin(jnp.ones(3), many=many)
+    doubled = Compiled(lambda x: x * 2, static=())
+    for soon in (True, False):
+        doubled.begin(jnp.ones(3), soon=soon)
     assert begun == [{"level": 1}, None]

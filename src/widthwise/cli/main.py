@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
         return FAILED
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        with contextlib.suppress(OSError):  # whoever reads it may be gone
+            sys.stdout.flush()
         leave(INTERRUPTED)
         return INTERRUPTED
 

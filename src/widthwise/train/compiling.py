@@ -38,24 +38,8 @@ _threads = ThreadPoolExecutor(thread_name_prefix="compile")
 class Compiled:
     """A function like those of `jax.jit`, made when it is first used: before, the device is not known."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        static: tuple[str, ...],
-        donate: tuple[str, ...] = (),
-        soon: str | None = None,
-    ) -> None:
-        """Set it up.
-
-        Args:
-            function: What to compile.
-            static: The names of arguments that are not data.
-            donate: The names of those that are used up.
-            soon: Of the static arguments, the one that says whether the program is better ready soon than a bit faster.
-        """
+    def __init__(self, function: Callable[..., Any], *, static: tuple[str, ...], donate: tuple[str, ...] = ()) -> None:
         self._make = functools.partial(jax.jit, function, static_argnames=static, donate_argnames=donate)
-        self._soon = soon
         self._begun: dict[Any, Future[Any]] = {}
 
     @functools.cached_property
@@ -67,11 +51,12 @@ class Compiled:
         """Call it."""
         return self.jitted(*args, **static)
 
-    def begin(self, *args: Any, **static: Any) -> Future[Any]:
+    def begin(self, *args: Any, soon: bool = False, **static: Any) -> Future[Any]:
         """Begin to compile, or go on where this was asked for before.
 
         Args:
             args: Data like that of the calls to come; shapes will do.
+            soon: Whether the program is better ready soon than a bit faster.
             static: Static arguments, as keywords.
 
         Returns:
@@ -79,11 +64,10 @@ class Compiled:
         """
         leaves, structure = jax.tree.flatten(args)
         settings = tuple(getattr(jax.config, name) for name in _SETTINGS)
-        key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), settings
+        key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), settings, soon
         begun = self._begun.get(key)
         if begun is None or (begun.done() and begun.exception() is not None):  # memory may be there the second time
             lowered = self.jitted.lower(*args, **static)  # this is Python, which threads would not make faster
-            soon = self._soon is not None and bool(static[self._soon])
             self._begun[key] = _threads.submit(lowered.compile, _options(soon) or None)
         return self._begun[key]
 

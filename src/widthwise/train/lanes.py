@@ -74,6 +74,9 @@ class Lanes:
         self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
         self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
+        self._ahead = {**self._static, "soon": self.side_by_side}
+        # What calls of compiled functions take: all lanes at once, or each by itself.
+        self._described = [_stack(self.lanes)] if self.side_by_side else self.lanes
         wake()
 
     @functools.cached_property
@@ -110,11 +113,11 @@ class Lanes:
         lane, params = self._abstract_lane, self._abstract_state().params
         if probe is not None:
             tokens, initial = self._abstract(np.asarray(probe.tokens)), params if probe.keep_initial else None
-            begun = _measure.begin(params, initial, lane, tokens, **self._static)
+            begun = _measure.begin(params, initial, lane, tokens, **self._ahead)
             self._measurements[tokens.shape, tokens.dtype, probe.keep_initial] = begun
         if evaluation is not None:
             data = self._abstract((evaluation.tokens, evaluation.weights))
-            self._evaluations[data[0].shape, data[0].dtype] = _evaluate.begin(params, lane, *data, **self._static)
+            self._evaluations[data[0].shape, data[0].dtype] = _evaluate.begin(params, lane, *data, **self._ahead)
 
     def start(self) -> list[State]:
         """Give the states before the first step: one of all lanes side by side, or one for each."""
@@ -203,7 +206,7 @@ class Lanes:
         items = jax.tree.map(lambda x: np.broadcast_to(x, (count, *x.shape[1:])), self._one_step)
         data, items, taken = self._abstract((self._batches.data, items, np.int32(count) if cut else None))
         state, reader = self._abstract_state(), self._batches.reader
-        return _chunk.begin(state, self._abstract_lane, data, items, taken, reader=reader, **self._static)
+        return _chunk.begin(state, self._abstract_lane, data, items, taken, reader=reader, **self._ahead)
 
     @functools.cached_property
     def _data(self) -> PyTree:
@@ -211,13 +214,11 @@ class Lanes:
 
     @functools.cached_property
     def _groups(self) -> list[Lane]:
-        """What calls of compiled functions take: all lanes at once, or each by itself."""
-        groups = [_stack(self.lanes)] if self.side_by_side else self.lanes
-        return [place(lane, self._everywhere) for lane in groups]
+        return [place(lane, self._everywhere) for lane in self._described]
 
     @functools.cached_property
     def _abstract_lane(self) -> Lane:
-        return self._abstract(_stack(self.lanes) if self.side_by_side else self.lanes[0])
+        return self._abstract(self._described[0])
 
     @functools.cached_property
     def _one_step(self) -> PyTree:
@@ -248,7 +249,7 @@ def _initial(lane: Lane, *, program: Program, devices: Placement | None, side_by
     return _split(jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane), devices)
 
 
-@functools.partial(Compiled, static=("program", "devices", "side_by_side"), soon="side_by_side")
+@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
 def _measure(
     params: PyTree,
     initial: PyTree | None,
@@ -270,7 +271,7 @@ def _measure(
     return _everywhere((jax.vmap(one) if side_by_side else one)(initial, params, lane), devices)
 
 
-@functools.partial(Compiled, static=("program", "devices", "side_by_side"), soon="side_by_side")
+@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
 def _evaluate(
     params: PyTree,
     lane: Lane,
@@ -287,9 +288,7 @@ def _evaluate(
     return _everywhere((jax.vmap(one) if side_by_side else one)(params, lane), devices)
 
 
-@functools.partial(
-    Compiled, static=("program", "reader", "devices", "side_by_side"), donate=("state",), soon="side_by_side"
-)
+@functools.partial(Compiled, static=("program", "reader", "devices", "side_by_side"), donate=("state",))
 def _chunk(
     state: State,
     lane: Lane,
