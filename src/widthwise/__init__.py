@@ -1,7 +1,7 @@
-"""Widthwise: what was tuned on a narrow network, made to hold on a wide one.
+"""Widthwise: tune a narrow network, train a wide one with what you found.
 
-This module re-exports what most users need. The theory comes with it; what needs JAX is imported when it is first
-used, so that `import widthwise` stays light.
+This module re-exports what most users need. Everything that needs JAX is imported on first use, so that
+`import widthwise` stays light.
 """
 
 import importlib

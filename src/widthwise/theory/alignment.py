@@ -1,8 +1,8 @@
-"""Alignment: how much more than by chance two factors of a matrix product add up (§3.3).
+"""Alignment: how much more than by chance the two factors of a matrix product add up (§3.3).
 
-For the three terms in which a layer's output changes, ΔW·z, W·Δz and ΔW·Δz, the exponents alpha, omega and u
-say how the product's size relates to the sizes of its factors: 1/2 for independent factors, 1 for aligned ones.
-The embedding has none, since it sums over the input's dimension, which does not grow.
+The output of a layer changes through three terms: ΔW·z, W·Δz and ΔW·Δz. Their exponents alpha, omega and u relate the
+size of the product to the sizes of its factors: 1/2 for independent factors, 1 for aligned ones. The embedding has
+none, because it sums over the dimension of the input, which does not grow.
 """
 
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class Alignment:
     """An assumption about alignment in every layer but the embedding.
 
     Attributes:
-        name: What to call it.
-        hidden: One entry that holds for every hidden layer of a network of any depth, or one for each.
-        readout: The readout's.
+        name: The name to print.
+        hidden: One entry for all hidden layers, whatever the depth of the network, or one entry per layer.
+        readout: The alignment of the readout.
     """
 
     name: str = "custom"
@@ -47,7 +47,7 @@ class Alignment:
 
     @classmethod
     def of(cls, *, alpha: ByRole, omega: ByRole, u: ByRole, name: str = "custom") -> "Alignment":
-        """Make an alignment from one number for all layers, or a pair (hidden, readout), for each exponent.
+        """Create an alignment; each exponent is one number for all layers, or a pair (hidden, readout).
 
         >>> Alignment.of(alpha="3/4", omega=("1/2", 1), u="3/4").readout.omega
         Fraction(1, 1)
@@ -60,7 +60,7 @@ class Alignment:
         return cls(name=name, hidden=(hidden,), readout=readout)
 
     def layers(self, hidden_layers: int) -> tuple[LayerAlignment, ...]:
-        """Give the alignment of each hidden layer of a network that has this many, then the readout's."""
+        """Return the alignment of each of `hidden_layers` hidden layers, followed by that of the readout."""
         if len(self.hidden) == 1:
             return (*self.hidden * hidden_layers, self.readout)
         if len(self.hidden) != hidden_layers:

@@ -1,9 +1,9 @@
-"""The checker: what becomes of a network trained with given exponents (§3.3, appendix).
+"""The checker: what happens to a network that is trained with given exponents (§3.3, appendix).
 
-Given a, b and c for every layer it follows sizes forward through the network. The gradients that matter are
-those *after* the first update: the readout's weights are then as large as the larger of their initialization
-and their update, so earlier layers' gradients can only have grown. (The paper prints max where this needs the
-min of two negative exponents; docs/theory.md shows why.)
+Given a, b and c for every layer, it follows sizes forward through the network. The gradients that matter are those
+*after* the first update. By then the readout's weights are as large as the larger of their initialization and their
+update, so the gradients of earlier layers can only have grown. (The paper prints max where this needs the min of two
+negative exponents; docs/theory.md shows why.)
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ from widthwise.theory.parameterization import Parameterization
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the constraints amount to.
+    """The conclusion drawn from the constraints.
 
     Attributes:
-        stable_at_init: Activations start at constant size, logits at no more.
-        stable: They stay so in training.
-        nontrivial: The logits change by at least a constant size.
-        feature_learning: All activations are stable and those that enter the readout change at constant size.
-        residual: r_L, where those activations change by n^-r_L; None where nothing can be said because the
-            network is unstable at initialization (then the other three are False).
+        stable_at_init: Activations start at constant size, and logits at constant size or smaller.
+        stable: They stay that way during training.
+        nontrivial: The logits change by at least a constant.
+        feature_learning: All activations are stable, and the input of the readout changes by a constant.
+        residual: r_L; the input of the readout changes by n^-r_L. None if the network is unstable at initialization;
+            the other three are then False.
     """
 
     stable_at_init: bool
@@ -46,12 +46,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradients:
-    """The gradients' negative exponents g, one for each layer.
+    """The negative exponents g of the gradients, one per layer.
 
     Attributes:
         at_init: In the first backward pass. Table 1 shows these, and a per-layer epsilon follows them.
-        trained: After the first update and ever after: smaller than `at_init` (larger gradients) where the
-            readout's update outgrows its initialization.
+        trained: From the first update on. Smaller than `at_init` (larger gradients) if the update of the readout
+            outgrows its initialization.
     """
 
     at_init: tuple[Fraction, ...]
@@ -60,10 +60,10 @@ class Gradients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """One case, complete: the exponents, what follows from them, and the verdict.
+    """A parameterization, an optimizer and an alignment, with everything that follows from them.
 
-    All tuples follow `parameterization.layers`: embedding, hidden layers, readout. Where the network is unstable at
-    initialization `gradients`, `residuals` and `logit_change` are None, and so are `rates` unless they were brought.
+    All tuples are ordered like `parameterization.layers`: embedding, hidden layers, readout. If the network is unstable
+    at initialization, `gradients`, `residuals` and `logit_change` are None, and so is `rates` unless it was passed in.
 
     Attributes:
         parameterization: The a and b.
@@ -73,8 +73,8 @@ class Assessment:
         gradients: The g.
         residuals: The r of embedding and hidden layers; their activations change by n^-r.
         logit_change: The same for the logits.
-        constraints: Every constraint, with its slack.
-        verdict: What they amount to.
+        constraints: All constraints, with their slack.
+        verdict: The conclusion drawn from them.
     """
 
     parameterization: Parameterization
@@ -89,7 +89,7 @@ class Assessment:
 
     @property
     def broken(self) -> tuple[Constraint, ...]:
-        """The constraints that do not hold."""
+        """The violated constraints."""
         return tuple(c for c in self.constraints if not c.satisfied)
 
 
@@ -99,7 +99,7 @@ def check(
     family: OptimizerFamily,
     alignment: Alignment,
 ) -> Assessment:
-    """Judge exponents that a user brings: their own a, b and c.
+    """Check given exponents a, b and c.
 
     Args:
         parameterization: The a and b of every layer.
@@ -162,7 +162,7 @@ def unstable_at_init(
     alignment: Alignment,
     rates: tuple[Fraction, ...] | None = None,
 ) -> Assessment:
-    """Give the verdict on exponents for which no learning rate can help; `rates` are those that were brought."""
+    """Return the assessment of exponents for which no learning rate helps; `rates` are those passed in, if any."""
     return Assessment(
         parameterization=parameterization,
         family=family,
@@ -177,10 +177,10 @@ def unstable_at_init(
 
 
 def gradients_at_init(parameterization: Parameterization) -> tuple[Fraction, ...]:
-    """Give g for every layer in the first backward pass of a network that is stable at initialization.
+    """Return g for every layer in the first backward pass of a network that is stable at initialization.
 
-    The loss's derivative by the logits is of constant size. Going back through the readout multiplies it by
-    n^-(a + b), through a hidden layer by n^-(a + b) √n = 1, and a layer's own multiplier adds its n^-a.
+    The derivative of the loss with respect to the logits has constant size. Going back through the readout multiplies
+    it by n^-(a + b), through a hidden layer by n^-(a + b) √n = 1. The layer's own multiplier contributes n^-a.
     """
     return _gradients(parameterization, parameterization.readout.b)
 
@@ -188,7 +188,7 @@ def gradients_at_init(parameterization: Parameterization) -> tuple[Fraction, ...
 def trained_gradients(
     parameterization: Parameterization, family: OptimizerFamily, readout_rate: Fraction
 ) -> tuple[Fraction, ...]:
-    """Give g for every layer once the readout has been updated with learning rate n^-readout_rate."""
+    """Return g for every layer after the readout was updated with learning rate n^-readout_rate."""
     readout = parameterization.readout
     d = family.update(b=readout.b, c=readout_rate, g=readout.a)
     return _gradients(parameterization, min(readout.b, d))

@@ -1,12 +1,12 @@
-"""Constraints: what must hold of the exponents, each as a value that knows by how much (Table 2, appendix).
+"""Constraints on the exponents, as values with their slack (Table 2, appendix).
 
-Every constraint bounds a quantity of size n^-value. The names say what is bounded and through which term:
+Every constraint bounds a quantity of size n^-value. Its name states what is bounded, and through which term:
 
-- `stable_at_init`: activations of constant size, and logits of at most that, in the first forward pass;
+- `stable_at_init`: activations of constant size, and logits of at most constant size, in the first forward pass;
 - `stable_activations.update | .inherited | .joint`: the change of a layer's activations through ΔW·z, W·Δz, ΔW·Δz;
 - `stable_logits.update | .inherited | .joint`: the same for the logits;
 - `bounded_growth`: with parameter scaling, weights are not multiplied by a power of n at every step (c ≥ 0);
-- `nontrivial`: the logits do change, through at least one of the three terms.
+- `nontrivial`: the logits change through at least one of the three terms.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ NONTRIVIAL = "nontrivial"
 
 
 class Bound(StrEnum):
-    """What the size of a constrained quantity must be."""
+    """The size that a constrained quantity must have."""
 
     EXACTLY = "exactly constant"
     AT_MOST = "at most constant"
@@ -40,9 +40,9 @@ class Constraint:
 
     Attributes:
         name: Which constraint, as listed in this module's docstring.
-        layer: The label of the layer it belongs to.
+        layer: The label of its layer.
         value: The negative exponent of the quantity.
-        bound: What that quantity must be.
+        bound: The size that the quantity must have.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Constraint:
 
     @property
     def slack(self) -> Fraction:
-        """How far the exponent is inside its bound; 0 where it binds, negative where it is broken."""
+        """The distance of the exponent from its bound: 0 if it binds, negative if it is violated."""
         match self.bound:
             case Bound.AT_MOST:
                 return self.value
@@ -68,7 +68,7 @@ class Constraint:
 
     @property
     def satisfied(self) -> bool:
-        """Whether it holds."""
+        """Whether the constraint holds."""
         return self.slack >= 0
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The negative exponents of the three terms in which a layer's output changes during training."""
+    """The negative exponents of the three terms through which the output of a layer changes during training."""
 
     update: Fraction
     """ΔW·z"""
@@ -88,7 +88,7 @@ class Change:
 
     @classmethod
     def of(cls, layer: Layer, alignment: LayerAlignment, d: Fraction, r: Fraction) -> "Change":
-        """Give a layer's terms when its update is n^-d and the activations that enter it changed by n^-r."""
+        """Return the terms of a layer whose update has size n^-d and whose input changed by n^-r."""
         updated = layer.a + d
         return cls(
             update=updated - alignment.alpha,
@@ -98,21 +98,21 @@ class Change:
 
     @property
     def residual(self) -> Fraction:
-        """The negative exponent of the whole change: that of its largest term."""
+        """The negative exponent of the total change, that of its largest term."""
         return min(self.update, self.joint, self.inherited)
 
     def constraints(self, name: str, layer: str) -> Iterator[Constraint]:
-        """Bound each of the terms."""
+        """Yield a bound on each term."""
         yield Constraint(f"{name}.update", layer, self.update)
         yield Constraint(f"{name}.joint", layer, self.joint)
         yield Constraint(f"{name}.inherited", layer, self.inherited)
 
 
 def at_init(parameterization: Parameterization) -> tuple[Constraint, ...]:
-    """Give the constraints on the first forward pass, one for each layer (§3.3.1).
+    """Return the constraints on the first forward pass, one per layer (§3.3.1).
 
-    A sum over n independent terms is √n times one of them, so hidden and readout need n^-(a + b) to make
-    up for n^1/2. The embedding's sum does not grow. Logits may shrink; activations may not.
+    A sum over n independent terms is √n times the size of one, so n^-(a + b) of hidden layers and readout must
+    compensate for n^1/2. The sum of the embedding does not grow. Logits may shrink; activations may not.
     """
     p = parameterization
     labels = p.labels
@@ -127,12 +127,12 @@ def at_init(parameterization: Parameterization) -> tuple[Constraint, ...]:
 
 
 def in_training(labels: Sequence[str], embedding_change: Fraction, changes: Sequence[Change]) -> Iterator[Constraint]:
-    """Give the constraints on every later forward pass, from the changes of all layers (§3.3.2).
+    """Yield the constraints on every later forward pass (§3.3.2).
 
     Args:
-        labels: The layers' names, embedding first.
+        labels: The labels of the layers, embedding first.
         embedding_change: The negative exponent of the change of the first activations.
-        changes: The terms of each hidden layer's change, then of the logits'.
+        changes: The changes of the hidden layers, followed by that of the logits.
     """
     yield Constraint(f"{STABLE_ACTIVATIONS}.update", labels[0], embedding_change)
     for label, change in zip(labels[1:-1], changes[:-1], strict=True):
@@ -144,7 +144,7 @@ def in_training(labels: Sequence[str], embedding_change: Fraction, changes: Sequ
 def bounded_growth(
     labels: Sequence[str], family: OptimizerFamily, rates: Sequence[Fraction], gradients: Sequence[Fraction]
 ) -> Iterator[Constraint]:
-    """Give the constraints that keep weights from growing exponentially in the number of steps.
+    """Yield the constraints that keep weights from growing exponentially with the number of steps.
 
     Only parameter scaling can do that: each update is n^-(c + gradient_power·g) times the weights it is added to.
     """

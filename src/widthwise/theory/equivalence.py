@@ -1,8 +1,8 @@
 """Equivalence: different exponents, the same network (§3.2).
 
-A layer only ever acts through n^-a W. Moving it to (a + θ, b − θ) leaves that product as it starts, and the
-product trains as before when c follows by the family's correction: 2θ for SGD, θ for Adam, 0 for Adafactor.
-In exact arithmetic, that is; in floating point and with an epsilon the members of a class can differ.
+A layer acts only through n^-a W. Moving it to (a + θ, b − θ) does not change that product at initialization, and the
+product trains as before if c is reduced by the family's correction: 2θ for SGD, θ for Adam, 0 for Adafactor. This holds
+in exact arithmetic; in floating point, or with an epsilon, members of a class can differ.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from widthwise.theory.parameterization import PARAMETERIZATIONS, Layer, Paramete
 
 
 def move(parameterization: Parameterization, theta: Sequence[Exact], name: str = "custom") -> Parameterization:
-    """Move every layer by its own θ, to (a + θ, b − θ).
+    """Move each layer by its own θ, to (a + θ, b − θ).
 
     >>> from widthwise.theory import NTK, STANDARD
     >>> move(STANDARD, [0, "1/2", "1/2"], name="ntk") == NTK
@@ -35,9 +35,9 @@ class Comparison:
     Attributes:
         first: One of them.
         second: The other.
-        theta: By how much each layer of `first` moves to become that of `second`; None where they differ
-            already at initialization.
-        differing: The labels of the layers whose initial size n^-(a + b) is not the same.
+        theta: How far each layer of `first` moves to become that of `second`; None if they differ at
+            initialization.
+        differing: The labels of the layers whose initial sizes n^-(a + b) differ.
     """
 
     first: Parameterization
@@ -51,7 +51,7 @@ class Comparison:
         return self.theta is not None
 
     def rates(self, rates: Sequence[Exact], family: OptimizerFamily) -> tuple[Fraction, ...]:
-        """Give the rates c with which `second` trains exactly as `first` does with `rates`."""
+        """Return the rates c with which `second` trains exactly like `first` with `rates`."""
         if self.theta is None:
             raise ValueError(
                 f"no learning rates make {self.second.name!r} train as {self.first.name!r}: "
@@ -63,13 +63,13 @@ class Comparison:
     def equivalent_in_training(
         self, rates: Sequence[Exact], second_rates: Sequence[Exact], family: OptimizerFamily
     ) -> bool:
-        """Say whether `first` with `rates` trains exactly as `second` with `second_rates`."""
+        """Return whether `first` with `rates` trains exactly like `second` with `second_rates`."""
         wanted = self.second.per_layer(second_rates)
         return self.theta is not None and self.rates(rates, family) == wanted
 
 
 def compare(first: Parameterization, second: Parameterization) -> Comparison:
-    """Say whether two parameterizations are equivalent, and by which move.
+    """Compare two parameterizations: whether they are equivalent, and by which move.
 
     >>> from widthwise.theory import ADAM, FULL, NTK, STANDARD, MUP, solve
     >>> compare(STANDARD, MUP).differing
@@ -94,15 +94,15 @@ class EquivalenceClass:
     """All parameterizations that compute the same function at initialization.
 
     Attributes:
-        sums: a + b of every layer, which is what they share; in the (a, b) plane each layer's class is the
-            line on which a + b is this.
+        sums: a + b of every layer, which all members share. In the (a, b) plane, the class of a layer is the line of
+            constant a + b.
     """
 
     sums: tuple[Fraction, ...]
 
     @classmethod
     def of(cls, parameterization: Parameterization) -> "EquivalenceClass":
-        """Give the class that a parameterization belongs to."""
+        """Return the class of a parameterization."""
         return cls(tuple(layer.total for layer in parameterization.layers))
 
     def __contains__(self, parameterization: Parameterization) -> bool:
@@ -120,7 +120,7 @@ class EquivalenceClass:
         return tuple(p for p in all_presets if p in self)
 
     def member(self, a: Sequence[Exact], name: str = "custom") -> Parameterization:
-        """Give the one member whose multipliers are n^-a; zeros for one that needs no multipliers."""
+        """Return the member whose multipliers are n^-a; with zeros, the one that needs no multipliers."""
         if len(a) != len(self.sums):
             raise ValueError(f"{len(a)} multipliers for {len(self.sums)} layers: expected one for each")
         embedding, *hidden, readout = (Layer(x, total - exact(x)) for x, total in zip(a, self.sums, strict=True))

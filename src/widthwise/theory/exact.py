@@ -1,7 +1,7 @@
-"""Exact exponents: how numbers enter the theory, and how they are written down.
+"""Exact exponents: how numbers are read into the theory, and how they are written.
 
-Everything in `theory/` is a `fractions.Fraction`, so a constraint is met or missed, never nearly met.
-A float is read as the decimal it prints as (0.1 is 1/10): what a user typed or measured, not its binary neighbour.
+Everything in `theory/` is a `fractions.Fraction`, so a constraint either holds or does not; it never nearly holds. A
+float is read as the decimal it prints as (0.1 is 1/10), which is what the user typed or measured.
 """
 
 import re
@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TypeAlias
 
 Exact: TypeAlias = Fraction | int | float | str
-"""What may be given where an exponent is expected: `Fraction(3, 4)`, `1`, `0.75` or `"3/4"`."""
+"""The types accepted as an exponent: `Fraction(3, 4)`, `1`, `0.75` or `"3/4"`."""
 
 HALF = Fraction(1, 2)
 
@@ -25,7 +25,7 @@ def exact(value: Exact) -> Fraction:
     """
     if isinstance(value, Fraction):
         return value
-    given: object = value  # whatever the annotation says, numbers of other libraries and mistakes arrive here too
+    given: object = value  # despite the annotation, numbers of other libraries and mistakes arrive here too
     written = ""
     if isinstance(given, str):
         written = given.strip()
@@ -40,7 +40,7 @@ def exact(value: Exact) -> Fraction:
 
 
 def power_of_n(exponent: Fraction) -> str:
-    """Write n to an exponent for people.
+    """Format n to the power of an exponent.
 
     >>> power_of_n(Fraction(-1, 2)), power_of_n(Fraction(1)), power_of_n(Fraction(0))
     ('n^-1/2', 'n', '1')

@@ -1,6 +1,6 @@
-"""A case as plain JSON values: exact exponents of n, as strings ("-1/2" means n^-1/2).
+"""An assessment as JSON values: exact exponents of n, as strings ("-1/2" means n^-1/2).
 
-Only `residual` keeps the theory's sign: it is r_L itself, so that "1/2" means a change of n^-1/2; and `slack` is the
+Only `residual` keeps the sign of the theory: it is r_L itself, so "1/2" means a change of n^-1/2. `slack` is the
 distance to a bound.
 """
 
@@ -13,10 +13,10 @@ Json: TypeAlias = dict[str, Any]
 
 
 def to_json(case: Assessment) -> Json:
-    """Give a case as values that `json.dumps` takes.
+    """Return an assessment as values for `json.dumps`.
 
-    Where hidden layers differ, `"hidden"` is a list, first layer first; a quantity that does not exist because
-    the network is unstable at initialization is None.
+    If hidden layers differ, `"hidden"` is a list, first layer first. Quantities that do not exist because the network
+    is unstable at initialization are None.
 
     >>> from widthwise.theory import ADAM, FULL, STANDARD, solve
     >>> to_json(solve(STANDARD, ADAM, FULL))["exponents"]["hidden"]

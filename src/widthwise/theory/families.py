@@ -1,8 +1,8 @@
-"""Optimizer families: how the size of an update follows from rate, gradient and parameter (§2.1, appendix).
+"""Optimizer families: how the size of an update depends on rate, gradient and parameter (§2.1, appendix).
 
-With learning rate n^-c, gradient n^-g and initialization n^-b the first update has size n^-d, where
-d = c + gradient_power·g + parameter_power·b. That line is all the theory knows of an optimizer, so a new
-family is a new value, e.g. sign descent is `OptimizerFamily(name="sign")`.
+With learning rate n^-c, gradient n^-g and initialization n^-b, the first update has size n^-d, where
+d = c + gradient_power·g + parameter_power·b. That is all the theory needs to know about an optimizer, so a new family
+is a new value. Sign descent, for example, is `OptimizerFamily(name="sign")`.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class OptimizerFamily:
     """The powers of gradient and parameter to which updates are proportional.
 
     Attributes:
-        name: What to call it.
-        gradient_power: 1 when the update is proportional to the gradient, 0 when it is normalized away.
-            Anything from 0 up is handled.
-        parameter_power: 1 when updates are multiplied by the size of the parameter they change, else 0.
+        name: The name to print.
+        gradient_power: 1 if updates are proportional to the gradient, 0 if the gradient is normalized. Any value from 0
+            up is allowed.
+        parameter_power: 1 if updates are multiplied by the size of the parameter they change, else 0.
     """
 
     name: str
@@ -35,22 +35,22 @@ class OptimizerFamily:
             raise ValueError(f"parameter_power of {self.name!r} is {self.parameter_power}: expected 0 or 1")
 
     def update(self, *, b: Fraction, c: Fraction, g: Fraction) -> Fraction:
-        """Give d, where the update has size n^-d."""
+        """Return d; the update has size n^-d."""
         return self.growth(c=c, g=g) + self.parameter_power * b
 
     def rate(self, *, b: Fraction, d: Fraction, g: Fraction) -> Fraction:
-        """Give the c at which the update has size n^-d: the inverse of `update`."""
+        """Return the c for which the update has size n^-d: the inverse of `update`."""
         return d - self.gradient_power * g - self.parameter_power * b
 
     def growth(self, *, c: Fraction, g: Fraction) -> Fraction:
-        """Give the exponent by which, under parameter scaling, a weight is multiplied at every step."""
+        """Return the exponent of the factor by which parameter scaling multiplies a weight at every step."""
         return c + self.gradient_power * g
 
     @property
     def rate_correction(self) -> Fraction:
-        """What c loses per unit of θ when a layer moves to (a + θ, b − θ) and must train as before.
+        """How much c decreases per unit of θ when a layer moves to (a + θ, b − θ) and must train as before.
 
-        The effective update n^-(a + d) has to stay. Moving adds θ to a and to g and takes θ from b.
+        The effective update n^-(a + d) must not change. Moving adds θ to a and to g and subtracts θ from b.
         """
         return 1 + self.gradient_power - self.parameter_power
 
@@ -60,4 +60,4 @@ ADAM = OptimizerFamily(name="adam")
 ADAFACTOR = OptimizerFamily(name="adafactor", parameter_power=1)
 
 FAMILIES = MappingProxyType({f.name: f for f in (SGD, ADAM, ADAFACTOR)})
-"""The families by name. Adam with parameter scaling is of Adafactor's."""
+"""The families by name. Adam with parameter scaling belongs to Adafactor's."""

@@ -1,9 +1,9 @@
-"""Limits: what keeps a layer's learning rate from being raised.
+"""Limits: which constraints keep the learning rate of a layer from being raised.
 
-A larger rate makes its layer's update larger, and with it every term that contains the update. If one of those is the
-layer's largest, the layer's output changes more; then the terms that inherit the change one layer up grow too, and so
-on to the logits. A constraint without slack whose term grows is a limit. Following growth through the network like
-this is exact, where trying a slightly larger rate would have to choose how slightly.
+A larger rate enlarges the update of its layer, and every term that contains the update. If one of those is the largest
+term, the output of the layer changes more. Then the terms that inherit this change one layer up grow too, and so on up
+to the logits. A constraint without slack whose term grows is a limit. Following the growth through the network is
+exact; trying a slightly larger rate would require choosing how much larger.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from widthwise.theory.constraints import BOUNDED_GROWTH, Constraint
 
 
 def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
-    """Say for every layer which constraints break as soon as its rate is raised, however little.
+    """Return, for every layer, the constraints that are violated as soon as its rate is raised.
 
-    Every solved rate has at least one. For rates that were brought, a layer without any could learn faster, unless it
-    breaks a constraint already.
+    Every solved rate has at least one. Among given rates, a layer without any could learn faster, unless it already
+    violates a constraint.
 
     >>> from widthwise.theory import MUP, NONE, SGD, solve
-    >>> readout = limits(solve(MUP, SGD, NONE))[-1]  # its own logits leave room, the gradients it feeds do not
+    >>> readout = limits(solve(MUP, SGD, NONE))[-1]  # limited by the gradients it feeds, not by the logits
     >>> [f"{c.name} ({c.layer})" for c in readout if c.name.endswith("update")]
     ['stable_activations.update (embedding)', 'stable_activations.update (hidden)']
     """
@@ -31,7 +31,7 @@ def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
     def of(label: str, *names: str) -> list[Constraint]:
         return [terms[label, name] for name in names if (label, name) in terms]
 
-    above = _tight(of(readout, "joint", "inherited"))  # what breaks if the output of the layer below changes more
+    above = _tight(of(readout, "joint", "inherited"))  # violated if the output of the layer below changes more
     found: list[list[Constraint]] = []
     for label, residual in zip(reversed(below), reversed(case.residuals), strict=True):
         updated, inherited = of(label, "update", "joint"), of(label, "joint", "inherited")
@@ -56,7 +56,7 @@ def _reaches(residual: object, terms: Iterable[Constraint]) -> bool:
 
 
 def _feeds_gradients(case: Assessment) -> bool:
-    """Say whether a larger readout rate enlarges the gradients, and so the updates, of all other layers."""
+    """Return whether a larger readout rate enlarges the gradients, and so the updates, of all other layers."""
     layer, family = case.parameterization.readout, case.family
     assert case.rates is not None
     update = family.update(b=layer.b, c=case.rates[-1], g=layer.a)

@@ -1,8 +1,8 @@
 """Parameterizations: the multiplier and initialization exponents of every layer (§2.1 and §3.1).
 
-The network of the theory has an embedding, any number of hidden layers and a readout. A preset such as
-`STANDARD` states one hidden layer; `with_hidden_layers` repeats it, so that depth is a property of the
-network and not of the preset. Learning rates are not stored here: they are what `solve` finds.
+The network of the theory has an embedding, any number of hidden layers and a readout. A preset such as `STANDARD`
+defines one hidden layer, and `with_hidden_layers` repeats it: depth is a property of the network, not of the preset.
+Learning rates are not stored here; `solve` finds them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Pair: TypeAlias = tuple[Exact, Exact]
 
 
 class Role(StrEnum):
-    """What a layer is to width: how many of its two sides grow, and which."""
+    """How a layer grows with width: on its output side, on both sides, or on its input side."""
 
     EMBEDDING = "embedding"
     HIDDEN = "hidden"
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Layer:
-    """The exponents of one layer: its weights start at standard deviation n^-b and act times n^-a.
+    """The exponents of a layer: initial standard deviation n^-b, multiplier n^-a.
 
     >>> Layer(0, "1/2")
     Layer(a=Fraction(0, 1), b=Fraction(1, 2))
@@ -36,7 +36,7 @@ class Layer:
     a: Fraction
     b: Fraction
     total: Fraction = field(repr=False, compare=False)
-    """a + b: the weights start out acting with size n^-(a + b)."""
+    """a + b; the initial weights times the multiplier have size n^-(a + b)."""
 
     def __init__(self, a: Exact, b: Exact) -> None:
         object.__setattr__(self, "a", exact(a))
@@ -46,7 +46,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameterization:
-    """The layers of a network in the order of the forward pass, with a name to print."""
+    """The layers of a network in the order of the forward pass, and a name to print."""
 
     name: str
     embedding: Layer
@@ -57,7 +57,7 @@ class Parameterization:
     def of(
         cls, *, embedding: Pair, hidden: Pair | Sequence[Pair], readout: Pair, name: str = "custom"
     ) -> "Parameterization":
-        """Make a parameterization from (a, b) pairs; `hidden` is one pair, or a list with one for each layer.
+        """Create a parameterization from (a, b) pairs; `hidden` is one pair, or a list with one pair per layer.
 
         >>> Parameterization.of(embedding=(0, 0), hidden=(0, "1/2"), readout=("1/2", "1/2")).readout
         Layer(a=Fraction(1, 2), b=Fraction(1, 2))
@@ -77,20 +77,20 @@ class Parameterization:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each of `layers`: its role, numbered where there are several hidden layers."""
+        """A name for each layer: its role, numbered if there are several hidden layers."""
         count = len(self.hidden)
         hidden = (Role.HIDDEN.value,) if count == 1 else tuple(f"hidden.{i}" for i in range(1, count + 1))
         return (Role.EMBEDDING.value, *hidden, Role.READOUT.value)
 
     def per_layer(self, values: Sequence[Exact]) -> tuple[Fraction, ...]:
-        """Read numbers of which there has to be one for each layer."""
+        """Read one number per layer; raise if their count is wrong."""
         if len(values) != len(self.labels):
             expected = f"one for each of {', '.join(self.labels)}"
             raise ValueError(f"{len(values)} numbers for {len(self.labels)} layers: expected {expected}")
         return tuple(exact(value) for value in values)
 
     def with_hidden_layers(self, count: int) -> "Parameterization":
-        """Give the same parameterization for a network with `count` hidden layers, which must all be alike."""
+        """Return the same parameterization with `count` hidden layers; the present ones must all be alike."""
         if count < 0:
             raise ValueError(f"{count} hidden layers: expected 0 or more")
         if not self.hidden:

@@ -1,10 +1,10 @@
 """The solver: the largest learning rates that keep training stable (§3.3.4, appendix).
 
 "Largest" means the smallest c, layer by layer *in the order of the forward pass*: no rate can be raised without
-lowering the rate of an earlier layer. The order matters in two places. With SGD the readout's rate feeds every
-other layer's gradient, so the readout takes no more than leaves them their largest rates. Where u > alpha, a
-layer whose input changes less could learn faster; the earlier layer does not step back for it. Elsewhere each
-layer's largest rate is its own, and the order is of no consequence.
+lowering the rate of an earlier layer. The order matters in two places. With SGD, the rate of the readout affects the
+gradients of all other layers, so the readout gets the largest rate that does not slow them down. If u > alpha, a layer
+could learn faster if its input changed less; the earlier layer does not slow down for it. Elsewhere the largest rate of
+a layer does not depend on the others.
 """
 
 from fractions import Fraction
@@ -17,10 +17,10 @@ from widthwise.theory.parameterization import Layer, Parameterization
 
 
 def solve(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
-    """Find the maximum stable learning-rate exponents and say what they amount to.
+    """Find the maximum stable learning-rate exponents.
 
-    Where features cannot be learned (standard and NTK under Tensor Programs) these are the largest rates that
-    are stable all the same. A network that is unstable at initialization gets that verdict and no rates.
+    Where features cannot be learned (standard and NTK under Tensor Programs), these are the largest rates that are
+    still stable. A network that is unstable at initialization gets that verdict and no rates.
 
     Args:
         parameterization: The a and b of every layer.
@@ -45,8 +45,8 @@ def solve(parameterization: Parameterization, family: OptimizerFamily, alignment
 def solve_by_role(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
     """Find the largest stable exponents that all hidden layers share: those of the most limited one.
 
-    They differ from one hidden layer to the next only where omega is above 1/2, as it may be measured: changes then
-    grow from layer to layer, and the first must leave room for all that follow. Lower rates stay stable.
+    Hidden layers differ only if omega is above 1/2, which can happen when it is measured: changes then grow from layer
+    to layer, and early layers must change less. Lowering the rates of the others keeps them stable.
 
     >>> from widthwise.theory import ADAM, STANDARD
     >>> measured = Alignment.of(alpha=1, omega=("0.6", "1/2"), u=1)
@@ -68,7 +68,7 @@ def _largest_rates(parameterization: Parameterization, family: OptimizerFamily, 
     embedding_g, *hidden_g, readout_g = gradients_at_init(parameterization)
 
     def bounded(d: Fraction, layer: Layer) -> Fraction:
-        """Keep an update that is multiplied by the weights from outgrowing them."""
+        """Keep an update that is proportional to the weights from outgrowing them."""
         return max(d, layer.b) if family.parameter_power else d
 
     d = bounded(required - embedding.a, embedding)
@@ -87,10 +87,10 @@ def _largest_rates(parameterization: Parameterization, family: OptimizerFamily, 
 
 
 def least_residuals(parameterization: Parameterization, alignment: Alignment) -> list[Fraction]:
-    """Give the least r of embedding and hidden layers with which all later layers can still be stable.
+    """Return the smallest r of embedding and hidden layers for which all later layers can still be stable.
 
-    A change n^-r of a layer's input reaches its output as n^-(a + b + r - omega) through the initial weights,
-    whatever the learning rates. Going back from the logits, that bounds each r from below.
+    A change n^-r in the input of a layer reaches its output as n^-(a + b + r - omega) through the initial weights,
+    whatever the learning rates. Going back from the logits, this bounds every r from below.
     """
     *hidden, readout = alignment.layers(len(parameterization.hidden))
     least = [max(Fraction(0), readout.omega - parameterization.readout.total)]
