@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: pure functions on NumPy arrays, frozen results."""
+"""Fits with confidence intervals: pure functions on NumPy arrays, frozen results."""
 
 from widthwise.fit.intervals import CONFIDENCE as CONFIDENCE
 from widthwise.fit.intervals import Estimate as Estimate

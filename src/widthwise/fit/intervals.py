@@ -1,9 +1,9 @@
 # SciPy comes without types; everything else here is checked strictly.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
-"""Estimates: a number with the interval that probably holds its true value.
+"""Estimates: numbers with confidence intervals.
 
-Intervals come from Student's t, not from a normal distribution: with three seeds or widths the difference is a factor
-of two, and it is the difference between honest and not.
+Intervals use Student's t, not a normal distribution. With three seeds or widths, a normal distribution would make them
+too narrow by a factor of two.
 """
 
 import math
@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number and its confidence interval; the interval is infinite where there was too little to tell.
+    """A number and its confidence interval; the interval is infinite if there was too little data.
 
     >>> str(Estimate(value=0.02, low=-0.05, high=0.09))
     '0.02 [-0.05, 0.09]'
@@ -35,7 +35,7 @@ class Estimate:
 
     @classmethod
     def around(cls, value: float, error: float, *, freedom: float, confidence: float = CONFIDENCE) -> "Estimate":
-        """Give the interval of an estimate with a standard error that was itself estimated, with this much freedom."""
+        """Return an estimate from a standard error that was itself estimated with `freedom` degrees of freedom."""
         if not freedom > 0 or not math.isfinite(error):
             return cls(value=value, low=-math.inf, high=math.inf)
         reach = student(freedom, confidence) * error
@@ -43,30 +43,30 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval."""
+        """The lower and the upper end of the interval."""
         return self.low, self.high
 
     def contains(self, value: float) -> bool:
-        """Say whether a value is compatible with it."""
+        """Return whether a value lies in the interval."""
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        # Adding 0.0 takes the sign off what is rounded to zero.
+        # Adding 0.0 turns -0.0 into 0.0.
         value, low, high = (f"{round(each, 2) + 0.0:.2f}" for each in (self.value, self.low, self.high))
         return f"{value} [{low}, {high}]"
 
 
 UNKNOWN = Estimate(value=math.nan, low=-math.inf, high=math.inf)
-"""What is said of a number that nothing is known about."""
+"""The estimate of a number about which nothing is known."""
 
 
 def student(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """Give how many standard errors a two-sided interval reaches to each side."""
+    """Return how many standard errors a two-sided interval extends to each side."""
     return float(special.stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def mean_of(samples: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
-    """Estimate a mean from independent samples, such as one slope for each seed.
+    """Estimate a mean from independent samples, such as one slope per seed.
 
     >>> str(mean_of([0.9, 1.0, 1.1]))
     '1.00 [0.75, 1.25]'

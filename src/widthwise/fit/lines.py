@@ -1,4 +1,4 @@
-"""Straight lines in logarithms: how a quantity scales with width."""
+"""Straight lines through logarithms: how a quantity scales with width."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Line:
     intercept: float
 
     def at(self, x: float) -> float:
-        """Give its height."""
+        """Return the height at x."""
         return self.intercept + self.slope * x
 
 
@@ -34,7 +34,7 @@ def fit_line(x: Sequence[float], y: Sequence[float]) -> Line:
 
 
 def exponent(widths: Sequence[float], sizes: Sequence[float]) -> float:
-    """Give the slope of log size against log width: 1/2 for what grows as √n; NaN where a size is 0 or not finite.
+    """Return the slope of log size against log width: 1/2 if sizes grow as √n, NaN if a size is 0 or not finite.
 
     >>> exponent([64, 128, 256], [8.0, 8 * 2**0.5, 16.0])
     0.5

@@ -3,9 +3,9 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportArgumentType=false
 """Loss against parameters with an irreducible term: L = E + A·N^-p.
 
-Residuals are of the log of the loss, under Huber's loss, so that one bad size does not bend the law. At a given
-exponent the law is linear in E and A, so all exponents of a grid are solved at once, and every minimum among them is
-where a search starts.
+The fit minimizes Huber's loss of the residuals of the log, so that one bad size does not bend the law. For a fixed
+exponent the law is linear in E and A, so a grid of exponents is solved at once, and a search starts from every local
+minimum on it.
 """
 
 import math
@@ -17,21 +17,21 @@ import numpy as np
 from widthwise.fit.intervals import UNKNOWN, Array, Estimate
 
 FEWEST = 4
-"""Sizes without which three numbers cannot be told apart and checked."""
+"""The number of sizes needed to determine three numbers and their errors."""
 EXPONENTS = np.geomspace(0.02, 3.0, 41)
-"""Exponents that the search can start from."""
+"""The exponents from which a search can start."""
 HUBER = 1e-3
 """Residuals of the log beyond this count linearly, as is usual for such laws."""
 STEPS = 100
-"""Steps after which a search is given up: then the losses hardly depend on what it looks for."""
+"""The step limit of a search; one that reaches it looks for something the losses hardly depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossLaw:
-    """How loss falls with parameters.
+    """How the loss falls with the number of parameters.
 
     Attributes:
-        irreducible: E, the loss that no size goes below.
+        irreducible: E, the lower bound of the loss at any size.
         exponent: p.
         amplitude: A.
     """
@@ -42,22 +42,22 @@ class LossLaw:
 
     @property
     def determined(self) -> bool:
-        """Whether there were enough sizes to tell."""
+        """Whether there were enough sizes to fit the law."""
         return math.isfinite(self.exponent.value)
 
     def at(self, parameters: float) -> float:
-        """Give the loss at a size; NaN where the law is not determined."""
+        """Return the loss at a size; NaN if the law is not determined."""
         return self.irreducible.value + self.amplitude * parameters**-self.exponent.value
 
 
 def fit_loss_law(parameters: Sequence[float], losses: Sequence[float]) -> LossLaw:
-    """Fit the law to losses at several sizes; with fewer than four sizes it is not determined.
+    """Fit the law to losses at several sizes; with fewer than four, it is not determined.
 
     >>> law = fit_loss_law([1e6, 2e6, 4e6, 8e6, 16e6], [2 + 1e3 * n**-0.5 for n in (1e6, 2e6, 4e6, 8e6, 16e6)])
     >>> round(law.irreducible.value, 3), round(law.exponent.value, 3)
     (2.0, 0.5)
     """
-    from scipy import optimize  # which takes longer to import than everything else here, and is needed nowhere else
+    from scipy import optimize  # slow to import, and only needed here
 
     if len(parameters) != len(losses):
         raise ValueError(f"{len(parameters)} sizes and {len(losses)} losses: expected as many of each")
@@ -94,7 +94,7 @@ def fit_loss_law(parameters: Sequence[float], losses: Sequence[float]) -> LossLa
 
 
 def _starts(sizes: Array, heights: Array) -> list[Array]:
-    """Solve for E and A, both at least 0, at every exponent, and give the points better than their neighbours."""
+    """Solve for E and A, both at least 0, at every exponent of the grid, and return the local minima."""
     powers = np.exp(-EXPONENTS[:, None] * sizes)
     weights = heights**-2
     total, mean_power = weights.sum(), (powers @ weights) / weights.sum()
@@ -110,7 +110,7 @@ def _starts(sizes: Array, heights: Array) -> list[Array]:
 
 
 def _errors(residuals: Array, slopes: Array) -> Array:
-    """Give the standard errors of the three numbers; infinite where the losses do not tell them apart."""
+    """Return the standard errors of the three numbers; infinite if the losses do not determine them."""
     scale = np.linalg.norm(slopes, axis=0)
     if not scale.all() or np.linalg.cond(slopes / scale) > 1e8:
         return np.full(3, math.inf)

@@ -1,7 +1,7 @@
-"""The optimal learning rate of one width, and how sensitive the loss is to it.
+"""The optimal learning rate at one width, and how sensitive the loss is to it.
 
-An optimum at an edge of what was tried is not known, however well a parabola fits: its error is then infinite, and
-nothing that follows uses it.
+If the best learning rate is the lowest or highest one tried, the optimum is unknown, however well a parabola fits. Its
+error is then infinite, and later fits do not use it.
 """
 
 import math
@@ -17,18 +17,19 @@ from widthwise.fit.weighted import Measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """The optimal learning rate of a width, and how much it matters.
+    """The optimal learning rate at a width, and how much it matters.
 
     Attributes:
         width: The width.
-        octaves: log2 of the optimal learning rate; its error is infinite where it is not interior.
-        eval_loss: The loss there, the geometric mean over seeds.
-        lower_tried: Whether a learning rate below it was tried.
-        higher_tried: Whether one above it was tried; one that diverged counts.
-        seeds: How many seeds it rests on.
-        fitted: The lowest and the highest learning rate the parabola rests on; None where there was no parabola.
-        curvature: The second derivative of log loss by octaves; half of it is the share of loss lost one octave away.
-        lean: How much more of it is lost one octave above than that, and less one octave below.
+        octaves: log2 of the optimal learning rate; its error is infinite if it is not interior.
+        eval_loss: The loss at the optimum, the geometric mean over seeds.
+        lower_tried: Whether a lower learning rate was tried.
+        higher_tried: Whether a higher one was tried; diverged runs count.
+        seeds: The number of seeds used.
+        fitted: The lowest and the highest learning rate of the fitted parabola; None without one.
+        curvature: The second derivative of the log loss with respect to octaves. One octave away from the optimum, the
+            loss is larger by half of it, as a fraction.
+        lean: By how much that fraction is larger one octave above the optimum, and smaller one octave below.
         edge: The stability edge.
     """
 
@@ -45,28 +46,28 @@ class Optimum:
 
     @property
     def interior(self) -> bool:
-        """Whether the optimum lies inside what was tried; if not, it is not known."""
+        """Whether the optimum lies between learning rates that were tried; if not, it is unknown."""
         return self.lower_tried and self.higher_tried
 
     @property
     def learning_rate(self) -> Estimate:
-        """The optimal learning rate; where it is not interior, the best one tried, from 0 to infinity."""
+        """The optimal learning rate; if it is not interior, the best one tried, with an interval from 0 to infinity."""
         return as_learning_rate(self.octaves.estimate)
 
     @property
     def octaves_to_edge(self) -> float | None:
-        """How many octaves the stability edge lies above the optimum; None where one of them is not known."""
+        """How many octaves the stability edge lies above the optimum; None if either is unknown."""
         return self.edge.octaves_above(self.learning_rate.value) if self.interior else None
 
 
 def as_learning_rate(octaves: Estimate) -> Estimate:
-    """Turn log2 of a learning rate into the learning rate."""
+    """Convert log2 of a learning rate to the learning rate."""
     value, low, high = (math.inf if each > 1000 else 2.0**each for each in (octaves.value, octaves.low, octaves.high))
     return Estimate(value=value, low=low, high=high)
 
 
 def find_optimum(curve: Curve) -> Optimum:
-    """Find the optimal learning rate of a width."""
+    """Find the optimal learning rate at a width."""
     best, highest = curve.best, len(curve.octaves) - 1
     if not math.isfinite(curve.level[best]):
         return _edge_of_tried(curve, lower_tried=False, higher_tried=True)
@@ -105,7 +106,7 @@ def _edge_of_tried(curve: Curve, *, lower_tried: bool, higher_tried: bool) -> Op
 
 
 def _bracketed(curve: Curve, window: Window) -> Optimum:
-    """Say only that the optimum is somewhere in the window: the error is that of a uniform guess."""
+    """Return an optimum somewhere in the window, with the error of a uniform distribution over it."""
     first, last = min(window.first, curve.best - 1), max(window.last, curve.best + 1)
     error = float(curve.octaves[last] - curve.octaves[first]) / math.sqrt(12)
     best = Measured(value=float(curve.octaves[curve.best]), error=error, freedom=last - first)

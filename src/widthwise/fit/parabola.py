@@ -1,15 +1,15 @@
 # SciPy comes without types; everything else here is checked strictly.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
-"""A parabola in log loss against octaves of learning rate, around the lowest loss tried, leaning where it must.
+"""A parabola, or a cubic, fitted to log loss against log2 of the learning rate, around the lowest loss.
 
-The curves are flat on the left and end in a cliff on the right, so a parabola through everything finite would be
-pushed away from the cliff. The window starts as the learning rates within 10 % of the lowest loss, and loses the point
-at an end for as long as the others do not predict it. Where that happened the curve is no parabola, and leaving each
-learning rate out in turn says more about the error than residuals do: the larger of the two counts.
+The curves are flat on the left and end in a cliff on the right, so a parabola through all finite losses would be pushed
+away from the cliff. The window starts with the learning rates within 10 % of the lowest loss, and drops the point at an
+end as long as the other points do not predict it. If that happens, the curve is not a parabola, and the jackknife
+(leaving out one learning rate at a time) estimates the error better than the residuals do. The larger one counts.
 
-Also near the optimum one side is steeper than the other. A parabola alone then misses the optimum by more than its own
-interval: on lopsided curves intervals of 95 % contained it in a quarter of the cases. Where there are points enough a
-cubic term takes that up.
+Even near the optimum, one side is steeper than the other. A parabola then misses the optimum by more than its own
+interval: on lopsided curves, 95 % intervals contained it in a quarter of the cases. With enough points, a cubic term
+corrects for that.
 """
 
 import math
@@ -24,25 +24,25 @@ from widthwise.fit.trials import Curve
 from widthwise.fit.weighted import Measured, combine
 
 SURPRISE = 0.02
-"""The probability below which a point at an end of the window is taken to lie off the parabola."""
+"""A point at an end of the window is dropped if its distance from the parabola is less probable than this."""
 FEWEST = 4
-"""Points without which there is no parabola with an error."""
+"""The number of points needed for a parabola with an error."""
 LEANING = 6
-"""Points from which on a cubic term is fitted too."""
+"""The number of points from which on a cubic term is fitted."""
 NEAR = math.log(1.1)
-"""How far over the lowest the log of a loss may be to belong to the window: 10 %."""
+"""The window contains log losses up to this far above the lowest: 10 %."""
 RESOLUTION = 0.01
-"""The least standard error of a vertex, in steps of the grid: no curve is a parabola to the last digit."""
+"""The smallest standard error of a vertex, in grid steps, because no curve is exactly a parabola."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The learning rates a parabola is fitted to, as first and last place on the curve.
+    """The learning rates that a parabola is fitted to.
 
     Attributes:
-        first: The first place.
-        last: The last place.
-        cut: Whether points within 10 % of the lowest loss were left out because the others did not predict them.
+        first: The index of the first one on the curve.
+        last: The index of the last one.
+        cut: Whether points within 10 % of the lowest loss were dropped because the others did not predict them.
     """
 
     first: int
@@ -51,7 +51,7 @@ class Window:
 
     @property
     def places(self) -> slice:
-        """The places."""
+        """The indices as a slice."""
         return slice(self.first, self.last + 1)
 
 
@@ -60,11 +60,11 @@ class Parabola:
     """A fitted parabola.
 
     Attributes:
-        vertex: Where it is lowest, in octaves, over seeds.
-        bottom: The log loss there, the mean over seeds.
-        bend: The factor of the square of octaves from there.
-        lean: That of the cube.
-        seeds: How many seeds it rests on.
+        vertex: The position of the minimum in octaves, combined over seeds.
+        bottom: The log loss at the minimum, averaged over seeds.
+        bend: The quadratic coefficient, in octaves from the minimum.
+        lean: The cubic coefficient.
+        seeds: The number of seeds used.
     """
 
     vertex: Measured
@@ -76,10 +76,11 @@ class Parabola:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fit:
-    """One shape, the factors of squares and cubes, for all seeds; vertices and levels are the seeds' own.
+    """A fit in which all seeds share the shape (quadratic and cubic coefficient); each has its own vertex and level.
 
-    NaN where the curve has no lowest point. `gains` are the variances of the vertices over that of the noise, at a
-    given shape; `drift` is how the vertices move with each factor of the shape, `spread` the covariance of these.
+    Vertices are NaN where the curve has no minimum. `gains` are the variances of the vertices relative to the noise,
+    for a fixed shape. `drift` is the derivative of the vertices with respect to the coefficients of the shape, and
+    `spread` the covariance of the coefficients.
     """
 
     vertices: Array
@@ -94,7 +95,7 @@ class _Fit:
 
 
 def find_window(curve: Curve) -> Window:
-    """Find the learning rates around the lowest loss on which the curve is a parabola."""
+    """Find the learning rates around the lowest loss where the curve is a parabola."""
     level, best = curve.level, curve.best
     first, last = best, best
     while first > 0 and level[first - 1] <= level[best] + NEAR:
@@ -110,7 +111,7 @@ def find_window(curve: Curve) -> Window:
     cut = False
     while last - first > FEWEST:
         low, high = _surprise(curve.octaves[first : last + 1], level[first : last + 1])
-        # The lowest point itself is never given up.
+        # Never drop the lowest point itself.
         low, high = low if first < best else 1.0, high if last > best else 1.0
         if min(low, high) > SURPRISE:
             break
@@ -119,9 +120,9 @@ def find_window(curve: Curve) -> Window:
 
 
 def fit_parabola(curve: Curve, window: Window) -> Parabola | None:
-    """Fit a parabola to a window; None where there are too few points or where it does not open upwards.
+    """Fit a parabola to a window; return None if there are too few points or if it does not open upwards.
 
-    Every seed has a vertex of its own. Their spread and the noise of the points both enter the error.
+    Every seed has its own vertex. The error includes both their spread and the noise of the points.
     """
     octaves, losses = curve.octaves[window.places], curve.losses[:, window.places]
     losses = losses[np.isfinite(losses).sum(axis=1) >= FEWEST - 1]
@@ -163,7 +164,7 @@ def _parabola(octaves: Array, losses: Array, powers: tuple[int, ...], fit: _Fit,
 
 
 def _surprise(octaves: Array, level: Array) -> tuple[float, float]:
-    """Give the probabilities that the first and the last point lie as far from the parabola through the others."""
+    """Return how probable the distances of the first and the last point from the parabola through the others are."""
     degree = 3 if len(octaves) > LEANING else 2
     basis, _ = np.linalg.qr(np.vander(octaves - octaves.mean(), degree + 1))
     residuals = level - basis @ (basis.T @ level)
@@ -175,7 +176,7 @@ def _surprise(octaves: Array, level: Array) -> tuple[float, float]:
 
 
 def _fit(octaves: Array, losses: Array, powers: tuple[int, ...]) -> _Fit:
-    """Fit the last axis, learning rates, of all seeds of the axis before it; further axes are fits side by side."""
+    """Fit losses with axes (..., seeds, learning rates); leading axes are independent fits."""
     there = np.isfinite(losses)
     counts = there.sum(axis=-1)
     x = octaves - octaves.mean()
@@ -186,7 +187,7 @@ def _fit(octaves: Array, losses: Array, powers: tuple[int, ...]) -> _Fit:
     def centred(values: Array) -> Array:
         return np.where(there, values - mean(values)[..., None], 0.0)
 
-    # Every seed's level and slope are projected out, which leaves the shape to fit.
+    # Projecting out the level and slope of every seed leaves the shape to fit.
     line, heights = centred(x), centred(losses)
     norm = (line**2).sum(axis=-1)
     slope = (line * heights).sum(axis=-1) / norm
@@ -194,16 +195,16 @@ def _fit(octaves: Array, losses: Array, powers: tuple[int, ...]) -> _Fit:
     tilts = (line[..., None, :, :] * raised).sum(axis=-1) / norm[..., None, :]
     curved = raised - tilts[..., None] * line[..., None, :, :]
     products = np.einsum("...isr,...jsr->...ij", curved, curved)
-    inverse = cast(Array, np.linalg.pinv(products))  # too few points of every seed make no shape
+    inverse = cast(Array, np.linalg.pinv(products))  # singular if every seed has too few points
     shape = np.einsum("...ij,...jsr,...sr->...i", inverse, curved, heights)
-    # Seen from the middle of the window; without a cubic term its factor is 0.
+    # Coefficients around the middle of the window; without a cubic term, that coefficient is 0.
     rise = slope - np.einsum("...i,...is->...s", shape, tilts)
     square, cube = shape[..., :1], shape[..., 1:].sum(axis=-1, keepdims=True)
     along = rise[..., None] * x + square[..., None] * x**2 + cube[..., None] * x**3
     freedom = int(counts.sum(axis=-1).min()) - 2 * losses.shape[-2] - len(powers)
     noise = (centred(losses - along) ** 2).sum(axis=(-2, -1)) / max(1, freedom)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # It is lowest where the slope turns positive, if anywhere; half of the second derivative is its bend there.
+        # The minimum is where the slope turns positive, if anywhere; `bends` is half the second derivative there.
         bends = np.sqrt(square**2 - 3 * cube * rise)
         vertices = np.where((bends > 0) & (square + bends > 0), -rise / (square + bends), np.nan)
         moves = [power * vertices ** (power - 1) - tilts[..., i, :] for i, power in enumerate(powers)]
@@ -222,7 +223,7 @@ def _fit(octaves: Array, losses: Array, powers: tuple[int, ...]) -> _Fit:
 
 
 def _variance_by_leaving_out(octaves: Array, losses: Array, powers: tuple[int, ...]) -> float:
-    """Give the variance of the mean vertex from leaving out one learning rate at a time (the jackknife)."""
+    """Return the jackknife variance of the mean vertex: leave out one learning rate at a time."""
     without = np.eye(len(octaves), dtype=bool)[:, None, :]
     fit = _fit(octaves, np.where(without, np.nan, losses), powers)
     vertices = fit.vertices.mean(axis=-1)

@@ -1,9 +1,9 @@
 """The power law of the optimal learning rate against width.
 
-The fit is a line in log2 through the widths' optima, weighted by their errors (`weighted.py` says why that is honest
-with three to five widths). Two widths give an exponent whose interval rests on their errors alone; one gives none.
-With one seed, errors do not know how far optima spread over seeds; only their scatter around the line does, and three
-widths show little of it: where that spread exceeds the noise, give widths two seeds or more.
+The fit is a line through the optima in log2, weighted by their errors (`weighted.py` explains why this works with three
+to five widths). With two widths, the interval of the exponent comes from their errors alone; one width gives no
+exponent. With one seed, the errors do not include the spread of optima over seeds; it only shows as scatter around the
+line, and three widths show little of it. If that spread exceeds the noise, use two or more seeds.
 """
 
 import math
@@ -20,9 +20,9 @@ class PowerLaw:
     """How the optimal learning rate changes with width.
 
     Attributes:
-        exponent: The exponent; -1 says that twice the width wants half the learning rate.
-        widths: The widths it rests on.
-        line: The fit behind it; None with fewer than two widths.
+        exponent: The exponent; -1 means that twice the width needs half the learning rate.
+        widths: The widths used.
+        line: The underlying fit; None with fewer than two widths.
     """
 
     exponent: Estimate
@@ -31,17 +31,17 @@ class PowerLaw:
 
     @property
     def scatter(self) -> float:
-        """How much farther the optima lie from the line than their errors explain: 1 where they do explain it."""
+        """The scatter of the optima around the line relative to their errors; 1 if the errors explain it."""
         return math.nan if self.line is None else math.sqrt(self.line.inflation)
 
     def predict(self, width: int) -> Estimate:
-        """Predict the optimal learning rate of a width, with a 95 % prediction interval."""
+        """Predict the optimal learning rate at a width, with a 95 % prediction interval."""
         if width < 1:
             raise ValueError(f"width is {width}: expected 1 or more")
         if self.line is None:
             return Estimate(value=math.nan, low=0.0, high=math.inf)
         on_line = self.line.at([1.0, math.log2(width)])
-        # The line's error and the new width's distance from it rest on the same scatter: no freedom is gained.
+        # The error of the line and the distance of a new width from it have the same scatter: no freedom is gained.
         error = math.hypot(on_line.error, math.sqrt(self.line.excess))
         return as_learning_rate(Estimate.around(on_line.value, error, freedom=on_line.freedom))
 

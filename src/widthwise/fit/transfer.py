@@ -1,7 +1,7 @@
 """The verdict of a sweep over widths: does the learning rate tuned at a small width hold at a large one?
 
-A wide interval around 0 is no evidence of transfer. The learning rate *transfers* where the whole interval of the
-exponent is small in practice, *drifts* where the interval excludes 0 and reaches beyond that, and otherwise the sweep
+A wide interval around 0 is not evidence of transfer. The learning rate *transfers* if the whole interval of the
+exponent is negligible in practice. It *drifts* if the interval excludes 0 and extends beyond that. Otherwise the sweep
 *cannot tell*.
 """
 
@@ -18,11 +18,11 @@ from widthwise.fit.powerlaw import PowerLaw, fit_power_law
 from widthwise.fit.trials import Curve, Trial, curves
 
 TOLERANCE = 0.125
-"""The exponent that does not matter in practice: one step of the grid, 2^0.5, over a sixteenfold width."""
+"""The largest exponent that is negligible in practice: one grid step, 2^0.5, over a sixteenfold width."""
 
 
 class Outcome(StrEnum):
-    """What a sweep says about transfer."""
+    """The outcome of a sweep with respect to transfer."""
 
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
@@ -31,12 +31,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a sweep says about transfer, and what it says it from.
+    """The outcome of a sweep, and what it is based on.
 
     Attributes:
         outcome: The outcome.
         exponent: The exponent of the optimal learning rate.
-        left_out: Widths whose optimum is not inside what was tried.
+        left_out: Widths whose optimum lies outside the range that was tried.
     """
 
     outcome: Outcome
@@ -52,12 +52,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """What a width gives up with the base width's optimal learning rate.
+    """The cost of reusing the optimal learning rate of the base width.
 
     Attributes:
         width: The width.
-        eval_loss: The loss with that learning rate; infinite where it diverges, NaN where too far from what was tried.
-        given_up: How much more that is than at the width's own optimum.
+        eval_loss: The loss with that learning rate; infinite if it diverges, NaN if too far from what was tried.
+        given_up: How much larger this is than the loss at the width's own optimum.
         stable: Whether that learning rate lies below the stability edge.
     """
 
@@ -69,7 +69,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted optimal learning rate of a width."""
+    """The predicted optimal learning rate at a width."""
 
     width: int
     learning_rate: Estimate
@@ -77,15 +77,15 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """All that is read from one setting's sweep over learning rates and widths.
+    """The results of one setting's sweep over learning rates and widths.
 
     Attributes:
-        optima: The optimum of every width, ascending.
-        law: The power law through those that are known.
+        optima: The optimum at every width, in ascending order.
+        law: The power law through the known optima.
         verdict: Whether the learning rate transfers.
-        reuse: What each width gives up with the optimal learning rate of the smallest width that has one.
-        predictions: Optimal learning rates of the widths asked for.
-        loss_law: Loss at the optimum against parameters; None where parameters were not given.
+        reuse: The cost at each width of reusing the optimal learning rate of the smallest width that has one.
+        predictions: Optimal learning rates at the requested widths.
+        loss_law: Loss at the optimum against parameters; None if the numbers of parameters are unknown.
     """
 
     optima: tuple[Optimum, ...]
@@ -96,7 +96,7 @@ class Transfer:
     loss_law: LossLaw | None
 
     def to_json(self) -> dict[str, Any]:
-        """Give everything as values that `json.dumps` takes; what is infinite or unknown is null."""
+        """Return everything as values for `json.dumps`; infinite and unknown numbers are null."""
         law = self.loss_law
         return {
             "exponent": _number(self.law.exponent.value),
@@ -133,7 +133,7 @@ class Transfer:
 
 
 def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolerance: float = TOLERANCE) -> Transfer:
-    """Read a sweep of one setting over learning rates and widths.
+    """Fit the sweep of one setting over learning rates and widths.
 
     Args:
         trials: The runs, of any number of widths and seeds.
@@ -168,7 +168,7 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
 
 
 def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> Outcome:
-    """Say what an exponent with this interval means for transfer.
+    """Return what an exponent with this interval means for transfer.
 
     >>> str(judge(Estimate(value=0.02, low=-0.05, high=0.09)))
     'transfers'
@@ -183,7 +183,7 @@ def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> Outcome:
 def _reuse(curve: Curve, optimum: Optimum, base: Optimum) -> Reuse:
     learning_rate = base.learning_rate.value
     if optimum.fitted is not None and optimum.fitted[0] <= learning_rate <= optimum.fitted[1]:
-        # Between noisy points the parabola knows better: reusing never gains.
+        # Here the parabola is more reliable than the noisy points. Reusing a rate never lowers the loss.
         away = base.octaves.value - optimum.octaves.value
         rise = optimum.curvature.value / 2 * away**2 + optimum.lean * away**3
         loss = optimum.eval_loss * math.exp(max(0.0, rise))

@@ -1,7 +1,7 @@
-"""What a sweep measured: trials, and one width's trials arranged by learning rate.
+"""The measurements of a sweep: trials, and the trials of one width arranged by learning rate.
 
-Everything is done in octaves (log2 of the learning rate) and in the logarithm of the loss, where curves of different
-widths have about the same shape. A learning rate at which any seed diverged counts as diverged.
+All fits use octaves (log2 of the learning rate) and the logarithm of the loss, in which the curves of different widths
+have about the same shape. A learning rate at which any seed diverged counts as diverged.
 """
 
 import math
@@ -14,16 +14,16 @@ import numpy as np
 from widthwise.fit.intervals import Array
 
 UNSTABLE = math.log(1.2)
-"""How far over the minimum the log of a loss is unstable, above the optimal learning rate: 20 %, as in the paper."""
+"""Above the optimal learning rate, a log loss this far above the minimum is unstable: 20 %, as in the paper."""
 PASSES = 20
-"""Rounds of fitting seeds and learning rates in turn, where seeds tried different ones."""
+"""Rounds of alternately fitting seeds and learning rates, if seeds tried different learning rates."""
 EDGE_OCTAVES = 0.5
-"""How near to each other the learning rates on both sides of the stability edge must be, as in the paper."""
+"""The largest distance between the learning rates on both sides of the stability edge, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One finished run: what was tried and the eval loss it ended with, NaN or infinite where it diverged."""
+    """A finished run: its learning rate and its final eval loss, NaN or infinite if it diverged."""
 
     width: int
     learning_rate: float
@@ -44,7 +44,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """Where training stops being stable, between two learning rates that were tried; None where none was."""
+    """The two learning rates between which training stops being stable; None where none was tried."""
 
     largest_stable: float | None
     smallest_unstable: float | None
@@ -57,7 +57,7 @@ class Edge:
         return math.log2(self.smallest_unstable / self.largest_stable) <= EDGE_OCTAVES + 1e-6
 
     def octaves_above(self, learning_rate: float) -> float | None:
-        """Give how far the edge lies above a learning rate; None where no edge was found."""
+        """Return how far the edge lies above a learning rate, in octaves; None if no edge was found."""
         if self.largest_stable is None or self.smallest_unstable is None:
             return None
         return math.log2(self.largest_stable * self.smallest_unstable) / 2 - math.log2(learning_rate)
@@ -65,14 +65,15 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """One width's losses against learning rate.
+    """The losses of one width against learning rate.
 
     Attributes:
         width: The width.
-        octaves: log2 of the learning rates, ascending.
-        losses: Log losses, one row a seed, one column a learning rate; infinite where diverged, NaN where not tried.
-        level: The mean over seeds, infinite where any diverged; seeds that tried less are first brought in line.
-        parameters: The number of parameters, where known.
+        octaves: log2 of the learning rates, in ascending order.
+        losses: Log losses, one row per seed, one column per learning rate; infinite if diverged, NaN if not tried.
+        level: The mean over seeds, infinite if any diverged. Seeds that tried fewer learning rates are first aligned
+            with the others.
+        parameters: The number of parameters, if known.
     """
 
     width: int
@@ -83,12 +84,12 @@ class Curve:
 
     @property
     def best(self) -> int:
-        """Where the level is lowest."""
+        """The index of the lowest level."""
         return int(np.argmin(self.level))
 
     @property
     def edge(self) -> Edge:
-        """The stability edge: below the smallest learning rate, above the best, that is unstable."""
+        """The stability edge, just below the smallest unstable learning rate above the best one."""
         if not math.isfinite(self.level[self.best]):
             return Edge(largest_stable=None, smallest_unstable=2.0 ** float(self.octaves[0]))
         unstable = np.flatnonzero(self.level > self.level[self.best] + UNSTABLE)
@@ -100,9 +101,10 @@ class Curve:
         )
 
     def level_at(self, octave: float) -> float:
-        """Interpolate the level: infinite next to what diverged and above all that was tried, if the edge was.
+        """Interpolate the level.
 
-        NaN elsewhere outside of what was tried.
+        It is infinite next to a diverged learning rate, and above all learning rates if one was unstable. Elsewhere
+        outside the range that was tried, it is NaN.
         """
         right = int(np.searchsorted(self.octaves, octave))
         if right == len(self.octaves):
@@ -126,7 +128,7 @@ def curves(trials: Iterable[Trial]) -> tuple[Curve, ...]:
 
 
 def _curve(width: int, trials: list[Trial]) -> Curve:
-    # Grids made by different multiplications differ in the last digits: round them to the same learning rate.
+    # Grids computed in different ways differ in the last digits: round them to the same learning rate.
     octaves = np.round(np.log2([trial.learning_rate for trial in trials]), 6)
     places, columns = np.unique(octaves, return_inverse=True)
     seeds, rows = np.unique([trial.seed for trial in trials], return_inverse=True)
@@ -152,7 +154,7 @@ def _curve(width: int, trials: list[Trial]) -> Curve:
 
 
 def _level(losses: Array) -> Array:
-    """Average over seeds; a seed tried only around the optimum must not lift or lower the curve there."""
+    """Average over seeds, so that a seed tried only around the optimum does not raise or lower the curve there."""
     offsets = np.zeros((len(losses), 1))
     if np.isnan(losses).any():
         known = np.where(np.isinf(losses).any(axis=0), np.nan, losses)

@@ -1,9 +1,10 @@
-"""Means and lines through values that carry errors of their own.
+"""Means and lines through values with individual errors.
 
-Seeds of one width, and widths of one sweep, are combined in the same way. Three things make it honest with three to
-five values. Errors that were estimated from little are drawn towards their common size, so that a value that looks
-exact by luck does not decide alone. Scatter beyond the errors widens them all by one factor (Birge's ratio). The
-freedom of Student's t moves, as in Welch's test, from that of the errors to that of the scatter as scatter takes over.
+The seeds of a width and the widths of a sweep are combined in the same way. Three things keep the intervals honest
+with only three to five values. Errors that were estimated from few points are shrunk towards their common size, so that
+a value that looks exact by luck does not dominate. Scatter beyond the errors widens all of them by one factor (Birge's
+ratio). And as in Welch's test, the degrees of freedom move from those of the errors to those of the scatter as the
+scatter dominates.
 """
 
 import math
@@ -15,12 +16,12 @@ import numpy as np
 from widthwise.fit.intervals import Array, Estimate
 
 SHRINKAGE = 4.0
-"""How many degrees of freedom the common size of the errors counts for against each error's own."""
+"""The weight of the common size of the errors, in degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A number, its standard error, and the degrees of freedom that error was estimated with."""
+    """A number, its standard error, and the degrees of freedom of that error."""
 
     value: float
     error: float
@@ -32,7 +33,7 @@ class Measured:
         return Estimate.around(self.value, self.error, freedom=self.freedom)
 
     def plus(self, variance: float, freedom: float) -> "Measured":
-        """Add an independent error, its freedom counted in proportion (Welch and Satterthwaite)."""
+        """Add an independent error and combine the degrees of freedom (Welch and Satterthwaite)."""
         own = self.error**2
         spread = own**2 / self.freedom + variance**2 / freedom
         total = own + variance
@@ -41,16 +42,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Combination:
-    """A weighted least-squares fit; ask it for any linear function of its coefficients.
+    """A weighted least-squares fit, which can be evaluated at any linear function of its coefficients.
 
     Attributes:
-        solution: What every value contributes to every coefficient.
+        solution: The contribution of every value to every coefficient.
         values: The values.
         variances: Their variances as given.
         freedoms: Their degrees of freedom.
-        drawn: The variances drawn towards each other.
-        inflation: Birge's ratio: by how much scatter multiplies the variances, 1 where the errors explain it.
-        spare: Values beyond the number of coefficients.
+        drawn: The variances after shrinkage.
+        inflation: Birge's ratio, by which scatter multiplies the variances; 1 if the errors explain the scatter.
+        spare: The number of values minus the number of coefficients.
     """
 
     solution: Array
@@ -62,7 +63,7 @@ class Combination:
     spare: int
 
     def at(self, point: Sequence[float]) -> Measured:
-        """Give the sum of coefficients times the point's coordinates."""
+        """Return the scalar product of the coefficients with a point."""
         row = np.asarray(point, float) @ self.solution
         squares = row**2
         own = self.freedoms / (SHRINKAGE + self.freedoms)
@@ -79,12 +80,12 @@ class Combination:
 
     @property
     def excess(self) -> float:
-        """The variance of single values that their errors do not explain."""
+        """The variance of a single value that its error does not explain."""
         return (self.inflation - 1) * float(self.drawn.mean())
 
 
 def combine(measured: Sequence[Measured], design: Sequence[Sequence[float]]) -> Combination:
-    """Fit values as linear functions of the rows of a design, weighting them by their errors."""
+    """Fit values as linear functions of the rows of a design matrix, weighted by their errors."""
     values, errors, freedoms = (
         np.array([getattr(each, name) for each in measured]) for name in ("value", "error", "freedom")
     )
