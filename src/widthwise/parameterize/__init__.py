@@ -1,4 +1,4 @@
-"""Parameterize any model: the roles of its parameters, and the scalars that exponents prescribe for them."""
+"""Parameterize any model: find the roles of its parameters, and the scalars that exponents prescribe for them."""
 
 from widthwise.parameterize.axes import Axes as Axes
 from widthwise.parameterize.axes import Convention as Convention

@@ -1,11 +1,11 @@
 # JAX leaves some of its own types open; everything else here is checked strictly.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
-"""Which axes of a weight are summed over and which are produced: the conventions of the frameworks.
+"""Which axes of a weight are inputs (summed over) and which are outputs: the conventions of the frameworks.
 
-Shapes alone cannot tell an embedding (10 × n) from a readout (n × 10) stored the other way round. Flax writes kernels
-(in, out), Equinox weights (out, in), and both store embeddings (in, out). A *convention* answers for the leaves it is
-sure of and leaves the rest to rules. Nothing here looks at sizes.
+Shapes alone cannot distinguish an embedding (10 × n) from a transposed readout (n × 10). Flax stores kernels as
+(in, out), Equinox stores weights as (out, in), and both store embeddings as (in, out). A *convention* covers the leaves
+that it can be sure of and leaves the rest to rules. It never looks at sizes.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ from widthwise.parameterize.paths import PyTree, named_leaves, path_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """The axes of a leaf that its use sums over, those it produces, and those that number separate layers.
+    """The input axes of a leaf (summed over), its output axes, and its stack axes (one entry per layer).
 
-    Every axis belongs to exactly one of the three. A LayerNorm scale or bias has outputs only; the leading axis of
-    blocks stacked for `lax.scan` is a stack axis, over which no norm or fan-in is ever taken.
+    Every axis belongs to exactly one of the three. A LayerNorm scale or bias has only outputs. The leading axis of
+    blocks stacked for `lax.scan` is a stack axis; norms and fan-ins are computed per layer, never over it.
     """
 
     inputs: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class Axes:
     stack: tuple[int, ...] = ()
 
     def check(self, path: str, shape: tuple[int, ...]) -> None:
-        """Refuse axes that are not a partition of the axes of this shape."""
+        """Raise unless the axes are a partition of the axes of this shape."""
         if sorted((*self.inputs, *self.outputs, *self.stack)) != list(range(len(shape))):
             raise ValueError(
                 f"axes of {path!r} are inputs {self.inputs}, outputs {self.outputs}, stack {self.stack}: "
@@ -39,11 +39,11 @@ class Axes:
 
 
 Convention: TypeAlias = Callable[[PyTree], Mapping[str, Axes]]
-"""Given a parameter tree, the axes of those leaves that it knows, by path."""
+"""A function from a parameter tree to the axes of the leaves that it knows, by path."""
 
 
 def no_convention(params: PyTree) -> Mapping[str, Axes]:
-    """Know that a vector is produced and not summed over, and nothing else."""
+    """Return the axes of vectors and scalars, which are outputs, and of nothing else."""
     return {
         path: Axes(outputs=tuple(range(len(leaf.shape))))
         for path, leaf in named_leaves(params).items()
@@ -52,11 +52,11 @@ def no_convention(params: PyTree) -> Mapping[str, Axes]:
 
 
 def flax(params: PyTree) -> Mapping[str, Axes]:
-    """Know the layers of Flax, Linen and NNX alike, by the names it gives to their parameters.
+    """Return the axes of Flax layers (Linen and NNX), recognized by their parameter names.
 
-    Dense kernels, embeddings, LayerNorm scales and biases, and the head-split kernels of its attention where query,
-    key, value and output fit together. Everything else of more axes (convolutions, layers stacked by `nn.scan`,
-    contractions of one's own) needs a rule.
+    Covers dense kernels, embeddings, LayerNorm scales and biases, and the head-split kernels of attention if query,
+    key, value and output fit together. Other leaves with several axes (convolutions, layers stacked by `nn.scan`,
+    custom contractions) need a rule.
 
     >>> import jax.numpy as jnp
     >>> flax({"dense": {"kernel": jnp.ones((3, 4))}})
@@ -81,16 +81,17 @@ _PROJECTIONS = ("query", "key", "value")
 
 
 def _is_attention(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> bool:
-    """Say whether four kernels are those of attention: three to (heads, dim), and one from there."""
+    """Return whether query, key and value kernels map to (heads, dim), and the output kernel maps from there."""
     into = [shapes.get(f"{prefix}{name}/kernel", ()) for name in _PROJECTIONS]
     out = shapes.get(f"{prefix}out/kernel", ())
     return len(out) == 3 and all(len(shape) == 3 and shape[1:] == out[:2] for shape in into)
 
 
 def equinox(params: PyTree) -> Mapping[str, Axes]:
-    """Know the layers of Equinox by their types: linear and convolution weights (out, in, …), embeddings (in, out).
+    """Return the axes of Equinox layers, recognized by their types.
 
-    Layers stacked by `filter_vmap` have an axis more than their type says: those need a rule.
+    Linear and convolution weights are (out, in, …), embeddings are (in, out). Layers stacked by `filter_vmap` have one
+    axis more than their type suggests and need a rule.
     """
     import equinox as eqx
 

@@ -1,4 +1,4 @@
-"""Explain a prescription: what happens to every parameter, as a table for people and as plain values."""
+"""Explain a prescription: what it means for every parameter, as a table and as plain values."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from widthwise.parameterize.prescription import Prescription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is prescribed for one parameter, in numbers at this width."""
+    """What is prescribed for one parameter at this width."""
 
     path: str
     shape: tuple[int, ...]
@@ -25,12 +25,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row for every parameter; `str` of it is a table."""
+    """One row per parameter; `str()` returns a table."""
 
     rows: tuple[Row, ...]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Give the rows as values that `json.dumps` takes."""
+        """Return the rows as values for `json.dumps`."""
         return [{**asdict(row), "shape": list(row.shape)} for row in self.rows]
 
     def __str__(self) -> str:
@@ -50,16 +50,16 @@ class Explanation:
 def explain(
     prescription: Prescription, *, learning_rate: float = 1.0, epsilon: float | None = 1.0, epsilon_power: int = 1
 ) -> Explanation:
-    """Say what is prescribed for every parameter.
+    """Describe what is prescribed for every parameter.
 
     Args:
         prescription: The prescription.
-        learning_rate: The base learning rate; with 1, factors are shown.
-        epsilon: The base epsilon, likewise; None for an optimizer that has none.
+        learning_rate: The base learning rate; with 1, the table shows factors.
+        epsilon: The base epsilon; with 1, the table shows factors. None for an optimizer without epsilon.
         epsilon_power: 2 for Adafactor, whose epsilon is added to squared gradients.
 
     Returns:
-        A row for each parameter. An unscaled one has no initial size prescribed.
+        One row per parameter. Unscaled parameters have no prescribed initial size.
     """
     layout, scales = prescription.layout, prescription.scales
     columns = (
@@ -87,7 +87,7 @@ def explain(
 
 
 def _rms(sizes: Any) -> float:
-    """Give one number for layers that are stacked in one parameter."""
+    """Return one number for all layers that are stacked in a parameter."""
     return float(np.sqrt(np.mean(np.square(np.asarray(sizes, np.float64)))))
 
 

@@ -1,7 +1,7 @@
 # JAX leaves some of its own types open; everything else here is checked strictly.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
-"""Names for the leaves of a parameter tree: `blocks/0/mlp/kernel`, the same for every framework."""
+"""Names for the leaves of a parameter tree, such as `blocks/0/mlp/kernel`, the same for every framework."""
 
 from typing import Any, TypeAlias
 
@@ -19,14 +19,14 @@ _ONLY_PARAMETERS = (
 
 
 def path_name(path: tuple[KeyEntry, ...]) -> str:
-    """Write a key path with slashes; the `value` that Flax NNX puts below each variable is left out."""
+    """Return a key path with slashes, without the `value` that Flax NNX appends to each variable."""
     if len(path) > 1 and isinstance(path[-1], GetAttrKey) and path[-1].name == "value":
         path = path[:-1]
     return keystr(path, simple=True, separator="/")
 
 
 def named_leaves(tree: PyTree) -> dict[str, Any]:
-    """Give the leaves of a tree by name, in the order in which JAX flattens them.
+    """Return the leaves of a tree by name, in the order in which JAX flattens the tree.
 
     >>> import jax.numpy as jnp
     >>> list(named_leaves({"out": [jnp.ones(2)], "in": jnp.ones(3)}))

@@ -3,10 +3,10 @@
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
 """Prescriptions: exponents × parameter tree → scales (§3 and "Parameterization Details" of the paper's appendix).
 
-With n the fan-in of a hidden or readout leaf and the model's width for an embedding, a leaf's multiplier is n^-a and
-its initial standard deviation n^-b: absolute powers, so that standard and NTK start as exactly the same function.
-Learning rate and epsilon take the ratio of the model's width to the base width, (n/b)^-c and (n/b)^-g: at the base
-width they are what was tuned there.
+Let n be the fan-in of a hidden or readout leaf, and the model's width for an embedding. The multiplier of a leaf is
+n^-a and its initial standard deviation n^-b. These are absolute powers, so standard and NTK start as exactly the same
+function. Learning rate and epsilon scale with the ratio of the model's width to the base width, as (n/b)^-c and
+(n/b)^-g, so at the base width they are the tuned values.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from widthwise.theory import Assessment, Exact, OptimizerFamily, Role, check, co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """γ, the width-independent factors on the learning rate of each role (§4.2)."""
+    """γ, the width-independent factors on the learning rates of the roles (§4.2)."""
 
     embedding: float = 1.0
     hidden: float = 1.0
@@ -40,7 +40,7 @@ class Constants:
                 raise ValueError(f"the constant of {role} is {self.of(role)}: expected a number above 0")
 
     def of(self, role: Role) -> float:
-        """Give the constant of a role."""
+        """Return the constant of a role."""
         return getattr(self, role.value)
 
 
@@ -53,11 +53,11 @@ class Prescription:
 
     Attributes:
         layout: The roles of the parameters.
-        exponents: The exponents prescribed.
+        exponents: The exponents.
         width: The model's width.
-        base_width: The width at which learning rate and epsilon were, or will be, tuned.
+        base_width: The width at which learning rate and epsilon are tuned.
         scales: The scalars for every parameter.
-        measured: Whether initial sizes were measured from a base model.
+        measured: Whether initial sizes were measured on a base model.
     """
 
     layout: Layout
@@ -68,18 +68,18 @@ class Prescription:
     measured: bool
 
     def effective(self, params: PyTree) -> PyTree:
-        """Give the parameters as they act; see `Scales.effective`."""
+        """Return the effective parameters; see `Scales.effective`."""
         return self.scales.effective(params)
 
     def adopt(self, weights: PyTree) -> PyTree:
-        """Store weights that are right as they are; see `Scales.adopt`."""
+        """Return the stored form of weights that should act unchanged; see `Scales.adopt`."""
         return self.scales.adopt(weights)
 
     def rescale(self, params: PyTree) -> PyTree:
-        """Bring freshly initialized parameters to their prescribed size, keeping their directions.
+        """Rescale freshly initialized parameters to their prescribed size, keeping their directions.
 
-        Every leaf is multiplied so that its root mean square is its `init_std`, layer by layer where layers are
-        stacked. Zeros stay zeros, unscaled leaves stay as they are, and doing it twice changes nothing.
+        Every leaf is multiplied so that its root mean square is its `init_std`, layer by layer if layers are stacked.
+        Zeros stay zeros, unscaled leaves do not change, and rescaling twice is the same as rescaling once.
         """
         if not self.measured:
             for leaf, x in zip(self.layout.leaves, self.layout.of(params), strict=True):
@@ -91,9 +91,9 @@ class Prescription:
     def move(self, theta: Mapping[Role, Exact]) -> "Prescription":
         """Move the leaves of each role by θ: the same network, stored differently.
 
-        With m for a leaf's n: multiplier · m^-θ, init · m^θ, rate · m^(correction · θ), epsilon · m^-θ, floor · m^θ.
-        It trains as before with every optimizer of the family, in exact arithmetic. Leaves that are not used linearly
-        stay: they have no multiplier.
+        With m for the n of a leaf: multiplier · m^-θ, init · m^θ, rate · m^(correction · θ), epsilon · m^-θ,
+        floor · m^θ. In exact arithmetic, the network trains as before with every optimizer of the family. Leaves that
+        are not used linearly have no multiplier and do not move.
         """
         if unknown := [role for role in theta if role not in list(Role)]:
             raise ValueError(f"{unknown[0]!r} is not a role: expected {', '.join(Role)}")
@@ -120,24 +120,24 @@ def prescribe(
     base: PyTree | None = None,
     constants: Constants = ONES,
 ) -> Prescription:
-    """Work out what exponents mean for a model that you have.
+    """Compute what exponents prescribe for your model.
 
     Args:
         params: The model's parameters, or only their shapes.
-        exponents: What to prescribe: `solve(MUP, ADAM, FULL)`, or `check(...)` for rates of your own.
+        exponents: The exponents: `solve(MUP, ADAM, FULL)`, or `check(...)` for your own rates.
         width: The model's width.
         base_width: The width at which learning rate and epsilon are tuned.
-        other: The same model's parameters, or their shapes, at any other width: tells the roles.
+        other: The same model's parameters, or their shapes, at any other width; used to find the roles.
         convention: Which axes are inputs and which are outputs: `flax`, `equinox`, or your own.
-        rules: What you know better about some leaves, by path.
-        headless: Whether it is right that no leaf is a readout.
+        rules: Roles, axes and constants of particular leaves, by path. Rules take precedence.
+        headless: Whether the model has no readout on purpose.
         base: The model's freshly initialized parameters at the base width. With these, the model starts at the base
-            width exactly as you initialized it and at other widths as the exponents say; without, the initial
-            standard deviation is n^-b times the rules' `init`.
+            width exactly as you initialized it, and at other widths as the exponents prescribe. Without them, the
+            initial standard deviation is n^-b times the `init` of the rules.
         constants: γ for each role.
 
     Returns:
-        The prescription: call the model with `effective(params)`, give `scales` to an optimizer.
+        The prescription. Call the model with `effective(params)` and pass the prescription to an optimizer.
 
     >>> import jax.numpy as jnp
     >>> from widthwise.parameterize import flax, prescribe
@@ -163,7 +163,7 @@ def prescribe_layout(
     base: PyTree | None = None,
     constants: Constants = ONES,
 ) -> Prescription:
-    """Work out what exponents mean for a model whose roles are known; see `prescribe`."""
+    """Compute what exponents prescribe for a model whose roles are known; see `prescribe`."""
     for name, value in (("width", width), ("base_width", base_width)):
         if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
@@ -243,7 +243,7 @@ def _role_exponents(exponents: Assessment, role: Role) -> _Exponents:
 
 
 def _sizes_at_base(layout: Layout, base: PyTree, width: int, base_width: int) -> list[tuple[Any, int]]:
-    """Measure each leaf of the base model: its root mean square, layer by layer, and the n it goes with."""
+    """Return the root mean square of each leaf of the base model, layer by layer, and its n."""
     sizes: list[tuple[Any, int]] = []
     for leaf, array in zip(layout.leaves, layout.of(base), strict=True):
         if isinstance(array, jax.ShapeDtypeStruct | Tracer):
@@ -260,7 +260,7 @@ def _sizes_at_base(layout: Layout, base: PyTree, width: int, base_width: int) ->
 
 
 def _refuse_wrong_width(leaf: Leaf, base: tuple[int, ...], ratio: Fraction) -> None:
-    """Refuse a base model whose shapes do not fit the widths that were given."""
+    """Raise if the shapes of the base model do not match the given widths."""
     grown = [Fraction(x, y) for x, y in zip(leaf.shape, base, strict=False) if x != y]
     fits = len(base) == len(leaf.shape) and all(factor == ratio for factor in grown)
     if not fits or (leaf.role is not None and ratio != 1 and not grown):
@@ -271,7 +271,7 @@ def _refuse_wrong_width(leaf: Leaf, base: tuple[int, ...], ratio: Fraction) -> N
 
 
 def _refuse_random_vector(leaf: Leaf, x: Any) -> None:
-    """Refuse to blow up biases that were drawn at random: without a base, what they should be is unknown."""
+    """Raise for vectors that were drawn at random: without a base model, their correct size is unknown."""
     if leaf.role is None or leaf.axes.inputs or isinstance(x, Tracer):
         return
     values = np.asarray(x)
@@ -340,6 +340,6 @@ def _with_rms(x: jax.Array, std: Any, leaf: Leaf) -> jax.Array:
     axes = (*leaf.axes.inputs, *leaf.axes.outputs)
     rms = jnp.sqrt(jnp.mean(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))), axis=axes, keepdims=True))
     factor = jnp.where(rms > 0, std / jnp.where(rms > 0, rms, 1), 1)
-    # A leaf whose size is right up to rounding is left alone, so that rescaling twice is rescaling once.
+    # A leaf whose size is correct up to rounding does not change, so that rescaling twice is rescaling once.
     settled = jnp.abs(factor - 1) < 100 * jnp.finfo(x.dtype).eps
     return (x * jnp.where(settled, 1, factor)).astype(x.dtype)

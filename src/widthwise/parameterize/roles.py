@@ -1,11 +1,12 @@
 # JAX leaves some of its own types open; everything else here is checked strictly.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
-"""Roles of a parameter tree: what each leaf is to width, found by comparing the same model at two widths.
+"""The roles of the parameters, found by comparing the same model at two widths.
 
-Both sides grow: hidden. Only what it produces grows: embedding. Only what it sums over grows: readout. Nothing grows:
-unscaled. That is the theory's definition (docs/theory.md), so it is read off the shapes and never off a name; names
-only tell which axis is which side (`axes`). Rules by path come first and win. Whatever stays open is an error.
+If both sides of a leaf grow, it is hidden. If only its outputs grow, it is an embedding; if only its inputs grow, a
+readout. If nothing grows, it is unscaled. That is the theory's definition (docs/theory.md), so roles come from shapes,
+never from names. Names only determine which axes are inputs and outputs (`axes`). Rules by path take precedence. A role
+that cannot be determined is an error.
 """
 
 import fnmatch
@@ -23,23 +24,23 @@ from widthwise.parameterize.paths import PyTree, named_leaves
 from widthwise.theory import Role
 
 UNSCALED = "unscaled"
-"""The role of a leaf that does not grow: left as it is at every width."""
+"""The role of a leaf that does not grow and is the same at every width."""
 
 LeafRole: TypeAlias = Role | None
-"""A role, or None for a leaf that is unscaled."""
+"""A role, or None for an unscaled leaf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What the user says of the leaves that a pattern matches; what is left out is inferred.
+    """Properties of the leaves that match a pattern; what is not given is inferred.
 
     Attributes:
         role: `Role.EMBEDDING`, `Role.HIDDEN`, `Role.READOUT`, or `UNSCALED`; inferred if None.
         axes: Which axes are inputs, outputs or a stack of layers.
-        linear: False for a parameter that the model does not use linearly, such as a temperature inside an
-            exponential: a multiplier would then not commute with its use, so it gets none. It moves instead to
-            the equivalent exponents with multiplier 1.
-        init: The constant in front of the initialization, for prescriptions without a `base` to measure it from.
+        linear: False for a parameter that the model does not use linearly, such as a temperature inside an exponential.
+            A multiplier would not commute with its use, so the parameter gets the equivalent exponents with
+            multiplier 1.
+        init: The constant in front of the initialization, for prescriptions without a `base` to measure it on.
     """
 
     role: Role | str | None = None
@@ -55,7 +56,7 @@ class Rule:
 
 
 Rules: TypeAlias = Mapping[str, Rule]
-"""Rules by pattern of path, such as `*/out/kernel`; `*` matches slashes too. The first that matches a leaf holds."""
+"""Rules by path pattern, such as `*/out/kernel`; `*` also matches slashes. The first matching rule applies."""
 
 NO_RULES: Rules = MappingProxyType({})
 _NO_RULE = Rule()
@@ -65,8 +66,7 @@ _NO_RULE = Rule()
 class Leaf:
     """One parameter: its name, shape and role.
 
-    How it is prescribed for (`linear`, `init`) takes no part in comparisons: programs compiled for equal layouts serve
-    all prescriptions.
+    Comparisons ignore `linear` and `init`, so that prescriptions with equal layouts share compiled programs.
     """
 
     path: str
@@ -78,31 +78,31 @@ class Leaf:
 
     @property
     def fan_in(self) -> int:
-        """Over how many terms its use sums."""
+        """The number of terms that are summed over."""
         return prod(self.shape[axis] for axis in self.axes.inputs)
 
     def n(self, width: int) -> int:
-        """Give the n whose powers scale this leaf: its fan-in if it is hidden or readout, else the model's width."""
+        """Return the n whose powers scale this leaf: the fan-in of a hidden or readout leaf, else the model's width."""
         return self.fan_in if self.role in (Role.HIDDEN, Role.READOUT) else width
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The leaves of a parameter tree in the order in which JAX flattens it, with the tree's structure."""
+    """The leaves of a parameter tree, in the order in which JAX flattens it, and its structure."""
 
     leaves: tuple[Leaf, ...]
     structure: Any
 
     def tree(self, values: list[Any]) -> PyTree:
-        """Give a tree like the parameters with these values for leaves."""
+        """Return a tree with the structure of the parameters and these values as leaves."""
         return jax.tree.unflatten(self.structure, values)
 
     def of(self, params: PyTree) -> list[Any]:
-        """Give the leaves of a tree with this structure, or of the same model at another width."""
+        """Return the leaves of a tree with this structure, or of the same model at another width."""
         return _same_leaves(params, [leaf.path for leaf in self.leaves], "the parameter tree")
 
     def resized(self, params: PyTree) -> "Layout":
-        """Give the same roles for the same model at another width."""
+        """Return the layout of the same model at another width."""
         resized = zip(self.leaves, self.of(params), strict=True)
         return replace(self, leaves=tuple(replace(leaf, shape=tuple(x.shape)) for leaf, x in resized))
 
@@ -119,14 +119,14 @@ def find_roles(
 
     Args:
         params: The parameters, or only their shapes (`jax.eval_shape`).
-        other: The same model's parameters, or their shapes, at any other width. May be left out where rules give
-            every role.
+        other: The same model's parameters, or their shapes, at any other width. Not needed if rules define every
+            role.
         convention: Which axes are inputs and which are outputs: `axes.flax`, `axes.equinox`, or your own.
-        rules: What you know better, by path. Rules win.
-        headless: Whether it is right that no leaf is a readout.
+        rules: Roles, axes and constants of particular leaves, by path. Rules take precedence.
+        headless: Whether the model has no readout on purpose.
 
     Returns:
-        The roles. They hold for the model at every width; `Layout.resized` gives them for another.
+        The layout. The roles hold at every width; `Layout.resized` returns the layout at another width.
 
     >>> import jax.numpy as jnp
     >>> from widthwise.parameterize.axes import flax
@@ -208,7 +208,7 @@ def _match(paths: list[str], rules: Rules) -> Iterator[tuple[str, Rule]]:
 
 
 def _refuse_different_growth(shapes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
-    """Refuse a model of which one part grows by another factor than the rest: it has no single width."""
+    """Raise if parts of the model grow by different factors: it then has no single width."""
     first: tuple[str, Fraction] | None = None
     for path, (before, after) in shapes.items():
         if len(before) != len(after):
@@ -229,9 +229,9 @@ def _refuse_different_growth(shapes: Mapping[str, tuple[tuple[int, ...], tuple[i
 
 
 def _same_leaves(tree: PyTree, paths: Sequence[str], which: str) -> list[Any]:
-    """Give the leaves of a tree that must have leaves of these names.
+    """Return the leaves of a tree, whose names must be `paths`.
 
-    Names and not structures are compared: frameworks keep sizes in the structure, which differ between widths.
+    This compares names, not structures: frameworks store sizes in the structure, and these differ between widths.
     """
     named = named_leaves(tree)
     if list(named) != list(paths):
@@ -243,7 +243,7 @@ def _same_leaves(tree: PyTree, paths: Sequence[str], which: str) -> list[Any]:
 
 
 def _refuse_shared(named: Mapping[str, Any]) -> None:
-    """Refuse one array that stands at two places: as embedding and readout it would need two multipliers."""
+    """Raise if one array is used twice: as embedding and readout it would need two multipliers."""
     seen: dict[int, str] = {}
     for path, leaf in named.items():
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -257,7 +257,7 @@ def _refuse_shared(named: Mapping[str, Any]) -> None:
 
 
 def _refuse_several_readouts(inferred: Sequence[str]) -> None:
-    """Refuse to take several leaves for readouts: keys and values whose heads do not grow look like readouts too."""
+    """Raise if several leaves look like readouts, as keys and values with a fixed number of heads do."""
     if len(inferred) > 1:
         names = ", ".join(map(repr, inferred))
         raise ValueError(

@@ -3,9 +3,9 @@
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
 """Scales: the parameterization as a tree of scalars, one set for every parameter.
 
-This is the idea that everything else rests on. A network is linear in each weight, so n^-a (W x) = (n^-a W) x: the
-multiplier acts on the parameter before the model is called, and no model needs to know. The scalars are arguments of
-the compiled step and not constants in it, so that all parameterizations of a width share one program.
+Everything else builds on this idea. A network is linear in each weight, so n^-a (W x) = (n^-a W) x: the multiplier can
+be applied to the parameter before the model is called, and the model need not know about it. The scalars are arguments
+of the compiled step, not constants in it, so all parameterizations of a width share one program.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from widthwise.parameterize.paths import PyTree
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Scales:
-    """Scalars for every parameter, each field a tree of the parameters' structure.
+    """Scalars for every parameter; each field is a tree with the structure of the parameters.
 
     Attributes:
         init_std: The standard deviation of the stored parameter at initialization.
-        multiplier: What the stored parameter is multiplied by when it acts.
+        multiplier: The factor on the stored parameter when it acts.
         learning_rate: The factor on the base learning rate.
         epsilon: The factor on the base epsilon.
-        floor: The factor on the least parameter RMS of parameter scaling.
+        floor: The factor on the smallest parameter RMS used by parameter scaling.
     """
 
     init_std: PyTree
@@ -38,35 +38,35 @@ class Scales:
     floor: PyTree
 
     def effective(self, params: PyTree) -> PyTree:
-        """Give the parameters as they act: call the model with these, and differentiate through this."""
+        """Return the parameters as they act. Call the model with these, and differentiate through this function."""
         return jax.tree.map(_times, params, self.multiplier)
 
     def adopt(self, weights: PyTree) -> PyTree:
-        """Store weights that are right as they are, such as pretrained ones, so that they act unchanged."""
+        """Return the stored form of weights that should act unchanged, such as pretrained ones."""
         return jax.tree.map(lambda weight, multiplier: _times(weight, 1 / multiplier), weights, self.multiplier)
 
     def initial(self, unit: PyTree) -> PyTree:
-        """Give initial parameters from ones drawn with standard deviation 1 (LayerNorm scales: ones)."""
+        """Return initial parameters, given parameters with standard deviation 1 (LayerNorm scales: ones)."""
         return jax.tree.map(_times, unit, self.init_std)
 
     def with_constant_epsilon(self) -> "Scales":
-        """Give the same scales with one epsilon for all parameters."""
+        """Return the same scales with one epsilon for all parameters."""
         return replace(
             self, epsilon=jax.tree.map(lambda x: 1.0 if isinstance(x, float) else jnp.ones_like(x), self.epsilon)
         )
 
 
 def stack(scales: Sequence[Scales]) -> Scales:
-    """Give the scales of several runs as those of one batch of lanes, for `jax.vmap`."""
+    """Stack the scales of several runs into those of one batch of lanes, for `jax.vmap`."""
     return jax.tree.map(lambda *values: np.stack([np.asarray(value) for value in values]), *scales)
 
 
 def ones_like(params: PyTree) -> Scales:
-    """Give the scales of a plain model: nothing is scaled."""
+    """Return the scales of a plain model: nothing is scaled."""
     ones = jax.tree.map(lambda _: 1.0, params)
     return Scales(init_std=ones, multiplier=ones, learning_rate=ones, epsilon=ones, floor=ones)
 
 
 def _times(weight: jax.Array, scale: jax.Array | float) -> jax.Array:
-    wide = jnp.promote_types(weight.dtype, jnp.float32)  # a scale is not to be rounded to bfloat16
+    wide = jnp.promote_types(weight.dtype, jnp.float32)  # scales must not be rounded to bfloat16
     return (weight.astype(wide) * scale).astype(weight.dtype)
