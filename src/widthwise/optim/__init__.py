@@ -1,4 +1,4 @@
-"""Optimizers as Optax gradient transformations that take what was prescribed for a model.
+"""Optimizers as Optax gradient transformations that apply a prescription.
 
 >>> import jax.numpy as jnp
 >>> import widthwise as ww
@@ -7,8 +7,8 @@
 >>> plan = ww.prescribe(model(64), exponents=exponents, width=64, base_width=16, other=model(16), convention=ww.flax)
 >>> optimizer = ww.optim.adam(1e-3, plan)
 
-All of them work under `jit`, under `vmap` over lanes and on sharded parameters, and every number they take may be
-traced: a step function that builds its optimizer inside is compiled once for all learning rates, epsilons and scales.
+All of them work under `jit`, under `vmap` over lanes and on sharded parameters. All their numeric arguments may be
+traced: a step function that creates its optimizer inside is compiled once for all learning rates, epsilons and scales.
 """
 
 from collections.abc import Callable
@@ -34,15 +34,15 @@ from widthwise.theory import ADAFACTOR, ADAM, SGD, OptimizerFamily
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """An optimizer by name, for code that is to work with any of them.
+    """An optimizer by name, for code that works with any of them.
 
     Attributes:
         name: Its name.
-        family: The family that tells how its rates scale with width.
-        make: The function that makes it.
-        epsilon: The epsilon it uses unless told otherwise; None for one that has none.
-        epsilon_power: With what power epsilon follows the scales' factor: 2 where it is added to squares.
-        by_layer: Whether it looks at a whole layer at a time, and so takes a layout.
+        family: Its family, which determines how rates scale with width.
+        make: The function that creates it.
+        epsilon: The default epsilon; None if it has no epsilon.
+        epsilon_power: The power of the scales' factor on epsilon: 2 if epsilon is added to squared gradients.
+        by_layer: Whether it needs a layout because it computes statistics per layer.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Optimizer:
         weight_decay: Scalar = 0.0,
         schedule: optax.Schedule | None = None,
     ) -> optax.GradientTransformation:
-        """Make the optimizer with the options that all of them share, and an epsilon if it has one."""
+        """Create the optimizer with the options that all of them share, and with an epsilon if it has one."""
         options = {"weight_decay": weight_decay, "schedule": schedule}
         if epsilon is not None:
             if self.epsilon is None:

@@ -1,9 +1,9 @@
 """Adafactor, factored the same way at every width (Shazeer & Stern 2018, with Optax's defaults).
 
-Optax factors a parameter's two largest axes if both reach 128, so a head-split kernel is factored at one width and
-not at another, and a sweep over width would compare different optimizers. Here what decides is what the axes *are*:
-second moments are averaged over all output axes for one factor and over all input axes for the other. Axes of lanes or
-stacked layers take no part.
+Optax factors the two largest axes of a parameter if both have at least 128 entries. A head-split kernel is then
+factored at one width and not at another, and a sweep over width would compare different optimizers. Here the *meaning*
+of the axes decides: one factor averages second moments over all output axes, the other over all input axes. Axes of
+lanes or stacked layers are never averaged over.
 """
 
 from typing import Any, NamedTuple
@@ -36,12 +36,12 @@ def adafactor(
 
     Args:
         learning_rate: The base learning rate: the relative change per step.
-        plan: What is prescribed; or its scales, as arguments of a compiled step, with its layout.
-        layout: The roles, which tell what to factor; comes with a prescription.
-        decay: The decay exponent: the second moment's decay at step t is 1 − t^-decay.
-        epsilon: The base of what is added to the squared gradient; it takes the square of the scales' factor.
-        clip: The largest root mean square an update may have, layer by layer, before learning rate and scaling.
-        floor: The base of the least size a parameter is taken to have.
+        plan: The prescription. Inside a compiled step, its scales, together with `layout`.
+        layout: The layout, which determines what to factor; included in a prescription.
+        decay: The decay exponent; the second moment decays by 1 − t^-decay at step t.
+        epsilon: The base epsilon, added to the squared gradient and therefore multiplied by the square of the factor.
+        clip: The largest root mean square of an update, per layer, before learning rate and scaling.
+        floor: The base value of the smallest parameter size that scaling uses.
         weight_decay: As in `with_rates`.
         schedule: As in `with_rates`.
     """
@@ -55,9 +55,9 @@ def adafactor(
 
 
 class FactoredState(NamedTuple):
-    """The second moments: `row` and `column` means of a factored parameter, `full` ones of any other.
+    """The second moments: `row` and `column` means for factored parameters, `full` moments for all others.
 
-    Means keep the axes they average over at length 1; what a parameter does not need is a single zero.
+    Averaged axes are kept with length 1. Moments that a parameter does not need are a single zero.
     """
 
     step: jax.Array
@@ -123,7 +123,7 @@ def _is_factored(axes: Axes) -> bool:
 
 
 def _inverse_root(moment: jax.Array) -> jax.Array:
-    """Give 1/√x; where there was no gradient yet, and an epsilon too small for its type, 1, which then acts on 0."""
+    """Return 1/√x, or 1 for x = 0 (no gradient so far, and an epsilon that underflows): it then multiplies 0."""
     return jnp.where(moment > 0, moment, 1) ** -0.5
 
 
@@ -132,7 +132,7 @@ def _averaged(shape: tuple[int, ...], over: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _unzip(tree: PyTree, like: PyTree, count: int) -> list[PyTree]:
-    """Turn a tree of tuples into trees of their members."""
+    """Turn a tree of tuples into a list of trees."""
     structure = jax.tree.structure(like)
     rows = structure.flatten_up_to(tree)
     return [structure.unflatten([row[i] for row in rows]) for i in range(count)]

@@ -1,4 +1,4 @@
-"""Adam, with an epsilon for every parameter, and Adam-atan2, with none (§4.3, appendix "Adam-atan2 Code Change")."""
+"""Adam with one epsilon per parameter, and Adam-atan2 without epsilon (§4.3, appendix "Adam-atan2 Code Change")."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,11 +24,11 @@ def adam(
     weight_decay: Scalar = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
-    """Adam with a learning rate and an epsilon for every parameter.
+    """Adam with one learning rate and one epsilon per parameter.
 
-    The epsilon is `epsilon` times the scales' factor: per-layer epsilon as the theory prescribes it, or a constant
-    with `scales.with_constant_epsilon()`. Where a parameter never had a gradient its update is 0, also with epsilon 0.
-    See `with_rates` for the other options.
+    The epsilon is `epsilon` times the factor in the scales: the per-layer epsilon of the theory, or a constant with
+    `scales.with_constant_epsilon()`. A parameter that never had a gradient has update 0, even if epsilon is 0. See
+    `with_rates` for the other options.
     """
     scales = scales_of(plan, ADAM)
     return optax.chain(
@@ -48,7 +48,7 @@ def adam_atan2(
     weight_decay: Scalar = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
-    """Adam with a·arctan2(m, b·√v) in place of m / (√v + ε): scale-invariant, bounded, and without an epsilon.
+    """Adam with a·arctan2(m, b·√v) instead of m / (√v + ε): scale-invariant, bounded, and without epsilon.
 
     See `with_rates` for the other options.
     """
@@ -60,11 +60,11 @@ def adam_atan2(
 
 
 def scale_by_adam(scales: Scales, *, b1: float, b2: float, epsilon: Scalar) -> optax.GradientTransformation:
-    """Give Adam's direction, with an epsilon for every parameter."""
+    """Compute Adam's direction with one epsilon per parameter."""
 
     def direction(m: jax.Array, v: jax.Array, factor: Scalar) -> jax.Array:
         denominator = jnp.sqrt(v) + epsilon * factor
-        unseen = denominator == 0  # no gradient yet, such as a token not seen so far, and no epsilon
+        unseen = denominator == 0  # no gradient so far (such as for an unseen token) and no epsilon
         return jnp.where(unseen, 0, m / jnp.where(unseen, 1, denominator)).astype(m.dtype)
 
     return _scale_by_moments(direction, scales.epsilon, b1=b1, b2=b2)
@@ -73,7 +73,7 @@ def scale_by_adam(scales: Scales, *, b1: float, b2: float, epsilon: Scalar) -> o
 def _scale_by_moments(
     direction: Callable[..., jax.Array], *factors: PyTree, b1: float, b2: float
 ) -> optax.GradientTransformation:
-    """Keep Adam's two moments, as Optax does, and combine them, corrected for their bias, by `direction`."""
+    """Keep Adam's two moments as Optax does, and apply `direction` to them after bias correction."""
 
     def update(updates: PyTree, state: Any, params: PyTree | None = None) -> tuple[PyTree, Any]:
         del params

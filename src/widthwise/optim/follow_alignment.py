@@ -1,12 +1,12 @@
-"""An alignment-aware schedule: learning rates whose exponents follow the alignment measured in training. Experimental.
+"""Learning rates whose exponents follow the alignment measured during training. Experimental.
 
-The paper measures alignment that is neither full nor none and changes through training, and leaves rates that follow
-it to future work. This is the simplest such rule. A prescription fixes each role's rate at (n/b)^-c; here c is solved
-anew, every `every` steps, from the alignment measured last, and updates are multiplied by (n/b)^(c_prescribed - c_now).
-At the base width nothing changes, whatever is measured: what was tuned there stays tuned.
+The paper finds that alignment is neither full nor none and changes during training, and leaves learning rates that
+follow it to future work. This is the simplest such rule. A prescription fixes the rate of each role at (n/b)^-c. Here c
+is solved again every `every` steps from the latest measurement, and updates are multiplied by
+(n/b)^(c_prescribed - c_now). At the base width nothing changes, so what was tuned there stays tuned.
 
-A transformation sees no activations, so the measurement is passed to `update` as an extra argument. Exponents are
-solved on the host, by the one solver there is, and not by a second one written in JAX.
+An Optax transformation does not see activations, so the measurement is passed to `update` as an extra argument. The
+exponents are solved on the host by the solver in `theory`.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ class FollowAlignmentState(NamedTuple):
     """The state of `follow_alignment`.
 
     Attributes:
-        step: How many steps have been taken.
-        exponents: c of embedding, hidden and readout, as they are now.
+        step: The number of steps taken.
+        exponents: The current c of embedding, hidden layers and readout.
     """
 
     step: jax.Array
@@ -46,19 +46,19 @@ def follow_alignment(
     fastest: Alignment = NONE,
     chain: int = 2,
 ) -> optax.GradientTransformationExtraArgs:
-    """Let each role's learning rate follow measured alignment. Experimental; put it behind an optimizer.
+    """Let the learning rate of each role follow the measured alignment. Experimental; chain it after an optimizer.
 
-    `update` takes `alignment`, an array of α, ω and u (columns) of hidden layers and readout (rows), for instance from
-    `widthwise.measure.by_role`. A number that is not finite leaves exponents as they are. Behind an optimizer with
-    weight decay the decay is scaled as well.
+    `update` takes `alignment`: an array of α, ω and u (columns) of hidden layers and readout (rows), for example from
+    `widthwise.measure.by_role`. If it contains a number that is not finite, the exponents do not change. If the
+    optimizer applies weight decay, the decay is scaled too.
 
     Args:
-        plan: What is prescribed, where exponents begin.
-        every: After how many steps to solve for exponents anew; the first time after as many.
-        smoothing: How much of the old exponents to keep each time, from 0 to below 1.
-        slowest: The alignment whose exponents are the lowest that are used.
-        fastest: The alignment whose exponents are the highest.
-        chain: How many hidden layers follow each other without a normalization between them.
+        plan: The prescription, which defines the initial exponents.
+        every: The number of steps between solutions.
+        smoothing: The fraction of the old exponents to keep at each solution, at least 0 and below 1.
+        slowest: The alignment whose exponents are the lower bound.
+        fastest: The alignment whose exponents are the upper bound.
+        chain: The number of consecutive hidden layers without a normalization between them.
 
     >>> import jax.numpy as jnp, optax
     >>> import widthwise as ww

@@ -1,7 +1,7 @@
-"""Parameter scaling: updates in proportion to the parameter they change, and Adam with it.
+"""Parameter scaling: updates proportional to the size of the parameter they change, and Adam with it.
 
-The size of a parameter is the root mean square of one layer's, floored so that a layer that starts at zero can move.
-The floor is a size of stored parameters, so it is part of the parameterization: each has its own factor.
+The size of a parameter is its root mean square per layer, with a floor so that a layer that starts at zero can change.
+The floor is a size of stored parameters and therefore part of the parameterization: each parameter has its own factor.
 """
 
 from collections.abc import Callable
@@ -35,12 +35,12 @@ def adam_ps(
 
     Args:
         learning_rate: The base learning rate: the relative change per step.
-        plan: What is prescribed; or its scales, as arguments of a compiled step, with its layout.
-        layout: The roles, which tell layers that are stacked in one parameter apart; comes with a prescription.
+        plan: The prescription. Inside a compiled step, its scales, together with `layout`.
+        layout: The layout, which identifies layers stacked in one parameter; included in a prescription.
         b1: Decay of the first moment.
         b2: Decay of the second moment.
         epsilon: The base epsilon, as in `adam`.
-        floor: The base of the least size a parameter is taken to have.
+        floor: The base value of the smallest parameter size that scaling uses.
         weight_decay: As in `with_rates`.
         schedule: As in `with_rates`.
     """
@@ -65,7 +65,7 @@ def scale_by_parameter(scales: Scales, layout: Layout, *, floor: Scalar = FLOOR)
 
 
 def layout_of(plan: Prescription | Scales, layout: Layout | None) -> Layout:
-    """Give the roles that come with a prescription, or those given with bare scales."""
+    """Return the layout of a prescription, or the one passed with bare scales."""
     if isinstance(plan, Prescription):
         return plan.layout
     if layout is None:
@@ -74,12 +74,12 @@ def layout_of(plan: Prescription | Scales, layout: Layout | None) -> Layout:
 
 
 def layer_rms(x: jax.Array, axes: Axes) -> jax.Array:
-    """Give the root mean square of an array, of each layer separately where layers are stacked."""
+    """Return the root mean square of an array, separately for each layer of a stack."""
     return jnp.sqrt(jnp.mean(jnp.square(x), axis=(*axes.inputs, *axes.outputs), keepdims=True))
 
 
 def map_leaves(function: Callable[..., Any], layout: Layout, tree: PyTree, *trees: PyTree) -> PyTree:
-    """Map a function over the leaves of trees of the layout's structure; its last argument is the leaf's axes."""
+    """Map a function over the leaves of trees with the layout's structure; its last argument is the axes of a leaf."""
     leaves, structure = jax.tree.flatten(tree)
     if [tuple(x.shape) for x in leaves] != [leaf.shape for leaf in layout.leaves]:
         raise ValueError("the parameters are not those of the layout: expected the model that was prescribed for")

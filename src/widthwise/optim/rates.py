@@ -1,9 +1,9 @@
 """The last part of every optimizer: per-parameter learning rates, independent weight decay, the schedule.
 
-An update is −s(t) · (β · f · u + λ · W): u what the optimizer's own rule gives, f the parameter's factor from the
-scales, β the base learning rate, s the schedule's shape from 0 to 1. The decay λ is *independent*: it takes part in
-the schedule but neither in the base learning rate nor in the factors (the paper's weight-decay experiments). Since it
-shrinks stored parameters by a fraction of themselves, multipliers do not change what it does.
+An update is −s(t) · (β · f · u + λ · W), where u is the direction of the optimizer's own rule, f the factor of the
+parameter, β the base learning rate, and s the shape of the schedule, from 0 to 1. The decay λ is *independent*: it
+follows the schedule, but neither the base learning rate nor the factors (as in the paper's weight-decay experiments).
+Since it shrinks stored parameters by a fraction of themselves, multipliers do not affect it.
 """
 
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ PyTree: TypeAlias = Any
 
 
 def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
-    """Give the scales of a plan, which must be for this family of optimizers; scales by themselves cannot tell."""
+    """Return the scales of a plan, which must be for this optimizer family; bare scales are not checked."""
     if isinstance(plan, Scales):
         return plan
     if not isinstance(plan, Prescription):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -40,13 +40,13 @@ def with_rates(
     weight_decay: Scalar = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
-    """Turn the direction that an update rule gives into the step to take.
+    """Turn the direction of an update rule into a step.
 
     Args:
-        learning_rate: The base learning rate β, the schedule's peak.
-        scales: The factors on it, parameter by parameter.
-        weight_decay: λ, the fraction of itself that a parameter loses per step at the schedule's peak.
-        schedule: The shape s of the schedule, e.g. `warmup_cosine`; None for a constant 1.
+        learning_rate: The base learning rate β, the peak of the schedule.
+        scales: The factors on the learning rate of each parameter.
+        weight_decay: λ, the fraction of itself that a parameter loses per step at the peak of the schedule.
+        schedule: The shape s of the schedule, such as `warmup_cosine`; None for a constant 1.
     """
     if callable(learning_rate):
         raise ValueError("learning_rate is a function: expected the peak, with the shape from 0 to 1 as schedule=")

@@ -4,14 +4,14 @@ import optax
 
 
 def warmup_cosine(*, steps: int, warmup: int = 1000) -> optax.Schedule:
-    """Give the schedule's shape: 0 at step 0, 1 at the end of the warm-up, 0 after the last step.
+    """Return the shape of the schedule: 0 at step 0, 1 at the end of the warm-up, 0 after the last step.
 
-    Where the warm-up is not shorter than the training (the paper's smallest compute-optimal model has 877 steps), the
-    rate rises with the same slope until training ends and never decays: its last value is steps / warmup of the peak.
+    If the warm-up is not shorter than the training (the paper's smallest compute-optimal model has 877 steps), the rate
+    rises with the same slope until training ends and never decays. Its last value is steps / warmup of the peak.
 
     Args:
         steps: The number of training steps.
-        warmup: The number of steps until the peak; 0 to start at it.
+        warmup: The number of steps until the peak; 0 starts at the peak.
 
     >>> [round(float(warmup_cosine(steps=8, warmup=4)(t)), 2) for t in range(9)]
     [0.0, 0.25, 0.5, 0.75, 1.0, 0.85, 0.5, 0.15, 0.0]

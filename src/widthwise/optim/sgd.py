@@ -15,7 +15,7 @@ def sgd(
     weight_decay: Scalar = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
-    """SGD with momentum and a learning rate for every parameter; see `with_rates` for the shared options."""
+    """SGD with momentum and one learning rate per parameter; see `with_rates` for the shared options."""
     scales = scales_of(plan, SGD)
     return optax.chain(
         optax.trace(momentum), with_rates(learning_rate, scales, weight_decay=weight_decay, schedule=schedule)
