@@ -1,4 +1,4 @@
-"""The paper's transformer and the theory's MLP. Each states the roles of its own parameters."""
+"""The paper's transformer and the theory's MLP. Each declares the roles of its own parameters."""
 
 from widthwise.models.mlp import MLP as MLP
 from widthwise.models.model import Model as Model

@@ -1,9 +1,9 @@
-"""The cross-entropy of a readout over a large vocabulary, with its own gradient.
+"""The cross-entropy of a readout over a large vocabulary, with a custom gradient.
 
-Left to automatic differentiation, a vocabulary of 32k classes costs more than the rest of a small model: logits of the
-whole batch in float32, written and read several times in each direction, the last time by a scatter for the labels.
-Here logits stay in the precision the model computes in, reductions are made in float32, and the gradient of the logits,
-softmax minus label, is written once, in that precision too. What is computed is the same.
+With automatic differentiation, a vocabulary of 32k tokens costs more than the rest of a small model: logits of the
+whole batch in float32 are written and read several times in each direction, the last time by a scatter for the labels.
+Here logits stay in the precision of the model, reductions are in float32, and the gradient of the logits (softmax minus
+label) is written once, again in the precision of the model. The result is the same.
 """
 
 import jax
@@ -11,14 +11,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 _TILE = 128
-"""What tensor cores like sides of matrices to be multiples of; the paper's vocabulary, 32101, is odd."""
+"""Tensor cores are fastest if matrix sides are multiples of this; the paper's vocabulary, 32101, is odd."""
 
 
 @jax.custom_vjp
 def cross_entropy(
     hidden: Float[Array, "tokens width"], kernel: Float[Array, "width vocabulary"], labels: Int[Array, " tokens"]
 ) -> Float[Array, " tokens"]:
-    """Give the cross-entropy of every label, in nats, under the logits `hidden @ kernel`.
+    """Return the cross-entropy of every label, in nats, under the logits `hidden @ kernel`.
 
     >>> losses = cross_entropy(jnp.zeros((1, 3)), jnp.ones((3, 8)), jnp.array([5]))
     >>> f"{losses[0]:.3f} is log 8"
@@ -39,7 +39,7 @@ def _forward(hidden: jax.Array, kernel: jax.Array, labels: jax.Array) -> tuple[j
 
 def _backward(kept: tuple[jax.Array, ...], cotangent: jax.Array) -> tuple[jax.Array, jax.Array, None]:
     hidden, kernel, labels, logits, total = kept
-    softmax = jnp.exp(logits.astype(total.dtype) - total[:, None])  # of columns that pad too: they meet zeros below
+    softmax = jnp.exp(logits.astype(total.dtype) - total[:, None])  # padding columns are multiplied by zeros below
     is_label = jnp.arange(logits.shape[1]) == labels[:, None]
     change = ((softmax - is_label) * cotangent[:, None]).astype(logits.dtype)
     return change @ _padded(kernel).T, (hidden.T @ change)[:, : kernel.shape[1]], None
@@ -49,6 +49,6 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 def _padded(kernel: jax.Array) -> jax.Array:
-    """Fill columns up in half precision, where matrix products are made for it."""
+    """Pad the columns to a multiple of the tile in half precision, where matrix products are faster for it."""
     missing = -kernel.shape[1] % _TILE if kernel.dtype.itemsize == 2 else 0
     return jnp.pad(kernel, ((0, 0), (0, missing))) if missing else kernel

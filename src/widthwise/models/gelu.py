@@ -1,9 +1,10 @@
-"""GELU, in the tanh approximation that the paper's models use, with a gradient that keeps nothing but its input.
+"""GELU in the tanh approximation of the paper's models, with a gradient that stores only its input.
 
-The compiler would keep the tanh for the backward pass. On a GPU memory is what the activation waits for, and computing
-it again is cheaper than writing and reading it; on a CPU it is the other way round. The forward pass is, on a GPU,
-spelled as cuBLASLt knows it, which makes it part of the matrix product before, in float32. Everything else is
-converted to float32 here, and is a logistic, which is less arithmetic than a tanh: x/2·(1 + tanh u) is x·logistic(2u).
+The compiler would store the tanh for the backward pass. On a GPU the activation is limited by memory bandwidth, and
+recomputing is cheaper than writing and reading; on a CPU it is the other way round. On a GPU the forward pass is
+written in the form that cuBLASLt recognizes, which fuses it into the preceding matrix product, in float32. Everything
+else is converted to float32 here and uses a logistic function, which needs less arithmetic than a tanh: x/2·(1 + tanh
+u) is x·logistic(2u).
 """
 
 import math
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Give GELU of every number; in half precision, which is for GPUs, computed again when going back, in float32.
+    """Apply GELU elementwise; in half precision, meant for GPUs, the backward pass recomputes it in float32.
 
     >>> [f"{y:.3f}" for y in gelu(jnp.array([-1.0, 0.0, 1.0]))]
     ['-0.159', '0.000', '0.841']
@@ -28,7 +29,7 @@ def _again(x: jax.Array) -> jax.Array:
 
 
 def _backward(x: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, ...]:
-    # Without the barrier the compiler would see that the same was computed before, and keep it after all.
+    # Without the barrier, the compiler would notice the repeated computation and store the result after all.
     x, cotangent = jax.lax.optimization_barrier((x, cotangent))
     return jax.vjp(_logistic, x)[1](cotangent)
 

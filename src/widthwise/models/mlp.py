@@ -1,4 +1,4 @@
-"""The theory's network: an embedding, hidden layers and a readout, with nothing in between (§3.1)."""
+"""The network of the theory: an embedding, hidden layers and a readout (§3.1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from widthwise.theory import Parameterization, Role
 
 @dataclass(frozen=True, kw_only=True)
 class MLP:
-    """The multilayer perceptron of one size, with ReLU between its layers.
+    """A multilayer perceptron with ReLU between its layers.
 
     Attributes:
-        width: The dimension of its hidden activations.
-        hidden_layers: The number of matrices from activations to activations.
-        inputs: The dimension of its input.
-        outputs: The number of its logits.
+        width: The dimension of the hidden activations.
+        hidden_layers: The number of hidden layers, each width × width.
+        inputs: The dimension of the input.
+        outputs: The number of logits.
     """
 
     width: int
@@ -36,7 +36,7 @@ class MLP:
             raise ValueError(f"hidden_layers is {self.hidden_layers}: expected 0 or more")
 
     def shapes(self) -> PyTree:
-        """Give the shapes of the parameters."""
+        """Return the shapes of the parameters."""
         n = self.width
         return {
             "embedding": _matrix(self.inputs, n),
@@ -45,7 +45,7 @@ class MLP:
         }
 
     def rules(self, parameterization: Parameterization) -> dict[str, Rule]:
-        """State the role of every parameter. The embedding's sum over the inputs is made up for by its constant."""
+        """Return the role of every parameter. The constant of the embedding compensates for its sum over the inputs."""
         axes = Axes(inputs=(0,), outputs=(1,))
         rules = {
             "embedding": Rule(role=Role.EMBEDDING, axes=axes, init=self.inputs**-0.5),
@@ -55,14 +55,14 @@ class MLP:
         return {path: rule for path, rule in rules.items() if self.hidden_layers or path != "hidden/*"}
 
     def activations(self, params: PyTree, x: Float[Array, "batch inputs"]) -> Sequence[Float[Array, "batch features"]]:
-        """Give the output of every layer, the logits last, before the nonlinearity. `params` are effective."""
+        """Return the output of every layer before the nonlinearity, logits last. `params` are effective parameters."""
         outputs = [x @ params["embedding"]]
         for weight in [*params["hidden"], params["readout"]]:
             outputs.append(jax.nn.relu(outputs[-1]) @ weight)
         return outputs
 
     def logits(self, params: PyTree, x: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
-        """Give the logits. `params` are effective parameters."""
+        """Return the logits. `params` are effective parameters."""
         return self.activations(params, x)[-1]
 
 

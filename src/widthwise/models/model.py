@@ -1,4 +1,4 @@
-"""What the built-in models share: a frozen configuration with pure functions, and roles that it states itself."""
+"""What the built-in models share: a frozen configuration, pure functions, and declared roles."""
 
 from typing import Any, Protocol, TypeAlias
 
@@ -13,7 +13,7 @@ PyTree: TypeAlias = Any
 
 
 class Model(Protocol):
-    """A model as a value: its configuration, from which everything else follows."""
+    """A model as a value: its configuration, which determines everything else."""
 
     @property
     def width(self) -> int:
@@ -21,21 +21,21 @@ class Model(Protocol):
         ...
 
     def shapes(self) -> PyTree:
-        """Give the shapes of its parameters, without allocating any."""
+        """Return the shapes of its parameters, without allocating them."""
         ...
 
     def rules(self, parameterization: Parameterization) -> dict[str, Rule]:
-        """State the role of every parameter, and the constants in front of their initialization."""
+        """Return the role of every parameter, and the constant in front of its initialization."""
         ...
 
 
 def layout(model: Model, parameterization: Parameterization) -> Layout:
-    """Give the roles that a model states for its parameters."""
+    """Return the roles that a model declares for its parameters."""
     return find_roles(model.shapes(), rules=model.rules(parameterization))
 
 
 def prescribe(model: Model, exponents: Assessment, *, base_width: int, constants: Constants = ONES) -> Prescription:
-    """Work out what exponents mean for a built-in model."""
+    """Compute what exponents prescribe for a built-in model."""
     return prescribe_layout(
         layout(model, exponents.parameterization),
         exponents=exponents,
@@ -46,10 +46,10 @@ def prescribe(model: Model, exponents: Assessment, *, base_width: int, constants
 
 
 def draw(model: Model, key: jax.Array) -> PyTree:
-    """Draw parameters of standard deviation 1, with ones for LayerNorm scales: what `Scales.initial` takes.
+    """Draw parameters with standard deviation 1 and LayerNorm scales of 1, for `Scales.initial`.
 
-    Each leaf has a key of its own, so that the numbers do not depend on how many runs are drawn at once. Leaves of the
-    same shape are drawn together: random numbers compile slowly, on a GPU longer than the training step does otherwise.
+    Each leaf has its own key, so the numbers do not depend on how many runs are drawn at once. Leaves of the same shape
+    are drawn together, because random numbers compile slowly: on a GPU, more slowly than the training step.
     """
     leaves, structure = jax.tree.flatten(model.shapes())
     drawn = [jnp.ones(leaf.shape, leaf.dtype) for leaf in leaves]

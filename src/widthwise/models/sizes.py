@@ -1,4 +1,4 @@
-"""How large a transformer is and how long it trains, without building it (appendix, "Model sizes")."""
+"""The number of parameters and of compute-optimal steps of a transformer (appendix, "Model sizes")."""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +11,7 @@ TOKENS_PER_PARAMETER = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCount:
-    """The parameters of a transformer as the paper counts them.
+    """The parameters of a transformer, counted as in the paper.
 
     Attributes:
         embedding: The token embedding alone.
@@ -28,7 +28,7 @@ class ParameterCount:
 
 
 def count_parameters(model: Transformer) -> ParameterCount:
-    """Count a transformer's parameters off its shapes.
+    """Count the parameters of a transformer from its shapes.
 
     >>> count_parameters(Transformer(width=128)).total
     9858432
@@ -39,7 +39,7 @@ def count_parameters(model: Transformer) -> ParameterCount:
 
 
 def compute_optimal_steps(model: Transformer, *, batch: int) -> int:
-    """Give the steps after which a model has seen 20 tokens for each of its non-embedding parameters.
+    """Return the number of steps after which a model has seen 20 tokens per non-embedding parameter.
 
     >>> compute_optimal_steps(Transformer(width=128), batch=256)
     877

@@ -1,8 +1,8 @@
 """The paper's decoder-only transformer, in Flax NNX (appendix, "Architecture and training details").
 
-Learned positions, LayerNorm before attention and MLP and before the readout, GELU, no biases, no dropout, embedding and
-readout not tied. The blocks are a plain list: on CPU that trains twice as fast as stacked blocks under `lax.scan`, and
-compiles three times faster. The attention scale is an argument, since parameterizations differ in it.
+Learned positions, LayerNorm before attention, MLP and readout, GELU, no biases, no dropout, embedding and readout not
+tied. The blocks are a plain list: on a CPU this trains twice as fast as stacked blocks under `lax.scan`, and compiles
+three times faster. The attention scale is an argument because it depends on the parameterization.
 """
 
 import functools
@@ -21,27 +21,28 @@ from widthwise.parameterize import Axes, Rule
 from widthwise.theory import Parameterization, Role
 
 _MATRIX = Axes(inputs=(0,), outputs=(1,))
-_NOTHING = nnx.initializers.zeros_init()  # modules are only ever made of shapes; `draw` draws parameters
+_NOTHING = nnx.initializers.zeros_init()  # modules only provide shapes; `draw` draws the parameters
 
 RECOMPUTING_WIDTH = 4096
-"""From which width on, in half precision, the MLP's activation is computed again when going back, and not kept.
+"""From this width on, in half precision, the backward pass recomputes the MLP's activation instead of storing it.
 
-Matrix products grow with the square of the width, activations with the width: so wide, to compute one again costs next
-to nothing. On an H200 at width 4096: 59.0 GB in place of 66.5, at 565.3 and 565.4 ms for a step.
+Matrix products grow with the square of the width, activations with the width, so at large widths recomputing costs
+almost nothing. On an H200 at width 4096: 59.0 GB instead of 66.5 GB, at 565.3 and 565.4 ms per step.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """The transformer of one size. The defaults are the paper's; `width` is a multiple of `head_dim`.
+    """A transformer. The defaults are the paper's; `width` must be a multiple of `head_dim`.
 
     Attributes:
         width: The model dimension D; the MLP is four times as wide.
         blocks: The number of blocks.
-        head_dim: The dimension of a head, the same at every width: the number of heads grows.
-        context: The longest sequence.
+        head_dim: The dimension of a head, the same at every width; the number of heads grows.
+        context: The length of the longest sequence.
         vocabulary: The number of tokens.
-        dtype: What it computes in: `float32`, `bfloat16` or `float64`. Parameters and logits are at least float32.
+        dtype: The precision of computations: `float32`, `bfloat16` or `float64`. Parameters and logits are at least
+            float32.
     """
 
     width: int
@@ -66,21 +67,21 @@ class Transformer:
         return self.width // self.head_dim
 
     def attention_scale(self, parameterization: Parameterization) -> float:
-        """Give the factor on attention logits: 1/√h for standard and NTK, 1/h for muP, mean-field and their like."""
+        """Return the factor on attention logits: 1/√h for standard and NTK, 1/h for muP and mean-field."""
         assumes_alignment = parameterization.readout.total >= 1
         return self.head_dim ** (-1.0 if assumes_alignment else -0.5)
 
     @property
     def recomputes(self) -> bool:
-        """Whether the activation of the MLP is computed again when going back."""
+        """Whether the backward pass recomputes the activation of the MLP."""
         return _recomputes(self.width, jnp.dtype(self.dtype))
 
     def shapes(self) -> PyTree:
-        """Give the shapes of the parameters."""
+        """Return the shapes of the parameters."""
         return _abstract(self, x64=_has_float64())[1]
 
     def rules(self, parameterization: Parameterization) -> dict[str, Rule]:
-        """State the role of every parameter; embeddings whose init exponent is 0 start at 0.01 (as in the paper)."""
+        """Return the role of every parameter; embeddings whose init exponent is 0 start at 0.01, as in the paper."""
         lookup = Rule(role=Role.EMBEDDING, axes=_MATRIX, init=0.01 if parameterization.embedding.b == 0 else 1.0)
         hidden = Rule(role=Role.HIDDEN, axes=_MATRIX)
         return {
@@ -95,7 +96,7 @@ class Transformer:
     def logits(
         self, params: PyTree, tokens: Int[Array, "batch time"], attention_scale: Float[Array, ""] | float
     ) -> Float[Array, "batch time vocabulary"]:
-        """Predict every next token. `params` are effective parameters; the scale is `attention_scale`'s."""
+        """Return the logits. `params` are effective parameters; see `self.attention_scale`."""
         decoder = self._decoder(params, tokens)
         logits = decoder.readout(decoder.hidden(tokens, attention_scale)).reshape(*tokens.shape, -1)
         return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
@@ -107,7 +108,7 @@ class Transformer:
         labels: Int[Array, "batch time"],
         attention_scale: Float[Array, ""] | float,
     ) -> Float[Array, "batch time"]:
-        """Give the cross-entropy of every label, in nats: what `logits` would give, without logits in float32."""
+        """Return the cross-entropy of every label, in nats: the same as from `logits`, but without float32 logits."""
         decoder = self._decoder(params, tokens)
         hidden = decoder.hidden(tokens, attention_scale)
         kernel = decoder.readout.kernel.get_value().astype(hidden.dtype)
@@ -132,7 +133,7 @@ def _abstract(config: Transformer, *, x64: bool) -> tuple[Any, PyTree]:
 
 class _Decoder(nnx.Module):
     def __init__(self, config: Transformer, *, rngs: nnx.Rngs) -> None:
-        # Rows are rounded after they are looked up: gradients of a token that is seen often are then added in float32.
+        # Rows are rounded after the lookup, so that the gradients of frequent tokens are accumulated in float32.
         wide = _dtypes(config)["param_dtype"]
         self.tokens, self.positions = (
             nnx.Embed(rows, config.width, embedding_init=_NOTHING, dtype=wide, param_dtype=wide, rngs=rngs)
@@ -144,7 +145,7 @@ class _Decoder(nnx.Module):
         self.dtype = jnp.dtype(config.dtype)
 
     def hidden(self, tokens: jax.Array, attention_scale: jax.Array | float) -> jax.Array:
-        """Give what enters the readout, a row for each token."""
+        """Return the input of the readout, one row per token."""
         batch, time = tokens.shape
         x = (self.tokens(tokens) + self.positions(jnp.arange(time))).astype(self.dtype)
         x = x.reshape(batch * time, -1)  # on a CPU, XLA trains 1.5 times faster with matrices of two axes
@@ -171,7 +172,7 @@ class _Block(nnx.Module):
 def _apply(
     x: jax.Array, attention_scale: jax.Array | float, params: PyTree, *, graph: Any, batch: int, recompute: bool
 ) -> jax.Array:
-    """Apply a block: as a function that JAX knows, it is traced, differentiated and lowered once for all blocks."""
+    """Apply a block. As a jitted function it is traced, differentiated and lowered once for all blocks."""
     return nnx.merge(graph, params)(x, attention_scale, batch=batch, recompute=recompute)
 
 
@@ -184,7 +185,7 @@ class _Attention(nnx.Module):
 
     def __call__(self, x: jax.Array, batch: int, scale: jax.Array | float) -> jax.Array:
         split = (batch, x.shape[0] // batch, self.heads, x.shape[1] // self.heads)
-        # The scale acts on the weight, which is smaller than the queries and still in float32.
+        # Scale the weight, which is smaller than the queries and still in float32.
         query = x @ (self.query.kernel.get_value() * scale).astype(x.dtype)
         mixed = causal_attention(*(y.reshape(split) for y in (query, self.key(x), self.value(x))))
         return self.out(mixed.reshape(x.shape))
@@ -211,9 +212,9 @@ def causal_attention(
     key: Float[Array, "batch time heads dim"],
     value: Float[Array, "batch time heads dim"],
 ) -> Float[Array, "batch time heads dim"]:
-    """Attend to what came before, with a query that is scaled already.
+    """Causal attention with an already scaled query.
 
-    On a GPU in half precision with cuDNN's kernel, where it takes the shape; else with plain matrix products.
+    Uses the cuDNN kernel on a GPU in half precision if it supports the shape, otherwise plain matrix products.
     """
     if jax.default_backend() == "gpu" and cudnn_takes(query.shape, query.dtype):
         return jax.nn.dot_product_attention(query, key, value, scale=1.0, is_causal=True, implementation="cudnn")
@@ -221,7 +222,7 @@ def causal_attention(
 
 
 def cudnn_takes(shape: tuple[int, ...], dtype: jnp.dtype) -> bool:
-    """Say whether cuDNN's kernel has a backward pass for this shape: half precision, an even number of positions."""
+    """Return whether the cuDNN kernel has a backward pass for this shape: half precision, an even sequence length."""
     _, time, _, dim = shape
     return dtype in (jnp.bfloat16, jnp.float16) and time % 2 == 0 and dim % 8 == 0 and dim <= 128
 
@@ -231,7 +232,7 @@ def plain_attention(
     key: Float[Array, "batch time heads dim"],
     value: Float[Array, "batch time heads dim"],
 ) -> Float[Array, "batch time heads dim"]:
-    """Attend with two batched matrix products and a softmax in float32."""
+    """Causal attention with two batched matrix products and a softmax in float32."""
     query, key, value = (x.transpose(0, 2, 1, 3) for x in (query, key, value))
     wide = jnp.promote_types(query.dtype, jnp.float32)
     logits = jnp.matmul(query, key.transpose(0, 1, 3, 2), preferred_element_type=wide)
