@@ -1,4 +1,4 @@
-"""Data: sources of text, tokenizers, the tokenized corpus, and the batches that training and evaluation see."""
+"""Data: sources of text, tokenizers, the tokenized corpus, and the batches for training and evaluation."""
 
 from widthwise.data.batches import Batches as Batches
 from widthwise.data.batches import Evaluation as Evaluation

@@ -1,13 +1,14 @@
-"""Batches: what each training step sees, and what evaluation sees.
+"""Batches for training and evaluation.
 
-Training sequences are packed: the corpus end to end, cut into windows of context + 1 tokens that overlap by one, so
-that every token but the first is predicted once. Evaluation sequences are documents cut into pieces and padded, with a
-weight of 0 where there is nothing to predict.
+Training sequences are packed: the concatenated corpus is cut into windows of context + 1 tokens that overlap by one, so
+that every token but the first is predicted once. Evaluation sequences are documents cut into pieces and padded, with
+weight 0 where there is nothing to predict.
 
-A corpus that fits lives on the device, and a step gathers its windows there; a larger one is read through Grain, ahead
-of time. Both give the same batches, and so the engine need not know which it has: `data` stays on the device, `chunk`
-is what several steps need in addition, and the `reader` makes one step's tokens of both, inside the compiled step. It
-compares equal for all batches that are read alike, whatever their content and seed, so they share one compilation.
+A corpus that fits on the device stays there, and each step gathers its windows from it. A larger one is read ahead of
+time through Grain. Both produce the same batches, and the engine need not know which one it uses: `data` stays on the
+device, `chunk` is what several steps need in addition, and the `reader` combines them into the tokens of one step,
+inside the compiled step. Readers of the same kind compare equal, whatever the content and the seed, so they share one
+compilation.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ PyTree: TypeAlias = Any
 
 
 class Batches(Protocol):
-    """What the engine needs of training data."""
+    """The interface of training data."""
 
     @property
     def vocabulary(self) -> int:
@@ -34,24 +35,24 @@ class Batches(Protocol):
 
     @property
     def data(self) -> PyTree:
-        """Give what stays on the device."""
+        """The arrays that stay on the device."""
         ...
 
     def chunk(self, start: int, count: int) -> PyTree:
-        """Give what `count` steps from `start` on need in addition, each leaf with a leading axis of steps."""
+        """Return what `count` steps from `start` on need in addition; each leaf has a leading axis of steps."""
         ...
 
     @property
     def reader(self) -> "Reader":
-        """Give what makes tokens of both."""
+        """The function that combines both into tokens."""
         ...
 
 
 class Reader(Protocol):
-    """The part of batches that is compiled: a hashable value."""
+    """The part of batches that is compiled; a hashable value."""
 
     def at(self, data: PyTree, item: PyTree) -> jax.Array:
-        """Give one step's tokens, of shape (batch, context + 1); `item` is one step of a chunk."""
+        """Return the tokens of one step, of shape (batch, context + 1); `item` is one step of a chunk."""
         ...
 
 
@@ -60,8 +61,8 @@ class Evaluation:
     """Padded sequences to evaluate on.
 
     Attributes:
-        tokens: Of shape (batches, batch, context + 1).
-        weights: 1 where a token is to be predicted, of shape (batches, batch, context).
+        tokens: Tokens, of shape (batches, batch, context + 1).
+        weights: 1 where there is a token to predict, of shape (batches, batch, context).
     """
 
     tokens: np.ndarray
@@ -70,7 +71,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Resident:
-    """Training batches of a corpus that lives on the device."""
+    """Training batches from a corpus on the device."""
 
     tokens: np.ndarray
     order: Order
@@ -79,42 +80,42 @@ class Resident:
 
     @property
     def data(self) -> np.ndarray:
-        """Give the whole corpus."""
+        """The whole corpus."""
         return np.asarray(self.tokens)
 
     def chunk(self, start: int, count: int) -> np.ndarray:
-        """Give the window numbers of each step."""
+        """Return the indices of the windows of each step."""
         return self.order.steps(start, count).astype(np.int32)
 
     @property
     def reader(self) -> "Windows":
-        """Give what gathers windows."""
+        """The reader that gathers windows."""
         return Windows(self.context)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Gathers windows of a corpus by their numbers."""
+    """Gathers windows of a corpus by index."""
 
     context: int
 
     def at(self, data: jax.Array, item: jax.Array) -> jax.Array:
-        """Gather one step's windows."""
+        """Gather the windows of one step."""
         starts = item * self.context
         return data[starts[:, None] + jnp.arange(self.context + 1)].astype(jnp.int32)
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """Training batches of a corpus that is read from disk through Grain, ahead of time.
+    """Training batches from a corpus that is read from disk through Grain, ahead of time.
 
     Attributes:
-        tokens: The corpus, memory-mapped.
-        order: Which windows each step takes.
-        context: The length of sequences.
+        tokens: The memory-mapped corpus.
+        order: The windows of each step.
+        context: The sequence length.
         vocabulary: The number of tokens.
         rows: The rows of each batch that this process reads; None for all.
-        threads: How many threads read.
+        threads: The number of reading threads.
     """
 
     tokens: np.ndarray
@@ -127,11 +128,11 @@ class Streamed:
 
     @property
     def data(self) -> tuple[()]:
-        """Nothing stays on the device."""
+        """Empty: nothing stays on the device."""
         return ()
 
     def chunk(self, start: int, count: int) -> np.ndarray:
-        """Read the windows of each step; chunks in sequence were read ahead."""
+        """Return the windows of each step; consecutive chunks are read ahead."""
         if self._open.get("next") != start:
             self._open["iterator"] = self._read_from(start)
         steps = [next(self._open["iterator"]) for _ in range(count)]
@@ -140,7 +141,7 @@ class Streamed:
 
     @property
     def reader(self) -> "AsRead":
-        """Give what takes windows as they come."""
+        """The reader that returns windows unchanged."""
         return AsRead()
 
     def _read_from(self, start: int) -> Iterator[np.ndarray]:
@@ -153,17 +154,17 @@ class Streamed:
 
 @dataclass(frozen=True)
 class AsRead:
-    """Takes windows as they were read."""
+    """Returns windows as they were read."""
 
     def at(self, data: PyTree, item: jax.Array) -> jax.Array:
-        """Give the step's windows."""
+        """Return the windows of one step."""
         del data
         return item.astype(jnp.int32)
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of a run as Grain wants them: a sequence with random access."""
+    """The steps of a run as a random-access sequence, as Grain expects."""
 
     tokens: np.ndarray
     order: Order
@@ -182,7 +183,7 @@ class _Steps:
 def training_batches(
     corpus: Corpus, *, context: int, batch: int, seed: int, resident_up_to: int = 1 << 30
 ) -> Resident | Streamed:
-    """Give the training batches of a corpus: on the device if it has at most `resident_up_to` bytes, else streamed."""
+    """Return training batches: on the device if the corpus has at most `resident_up_to` bytes, otherwise streamed."""
     tokens = corpus.train.tokens
     windows = max(0, len(tokens) - 1) // context
     order = Order(sequences=windows, batch=batch, seed=seed)
@@ -191,10 +192,10 @@ def training_batches(
 
 
 def evaluation_batches(corpus: Corpus, *, context: int, batch: int, batches: int) -> Evaluation:
-    """Give the first `batches` batches of held-out pieces, spread over its documents; fewer where there are fewer."""
+    """Return up to `batches` batches of held-out pieces, spread over the documents."""
     tokens, weights = pad_documents(corpus.held_out, context)
     if not len(tokens):
-        raise ValueError("the corpus has no held-out text to evaluate on: more text is needed")
+        raise ValueError("the corpus has no held-out text to evaluate on: use more text")
     wanted = min(batches * batch, -(-len(tokens) // batch) * batch)
     chosen = np.linspace(0, len(tokens) - 1, min(wanted, len(tokens))).astype(np.int64)
     short = wanted - len(chosen)
@@ -204,7 +205,7 @@ def evaluation_batches(corpus: Corpus, *, context: int, batch: int, batches: int
 
 
 def pad_documents(split: Tokens, context: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut documents into pieces of context + 1 tokens that overlap by one, and pad the last piece of each."""
+    """Cut documents into pieces of context + 1 tokens that overlap by one; pad the last piece of each."""
     ends = [*split.starts[1:], *([len(split.tokens)] if len(split.starts) else [])]
     pieces, lengths = [], []
     for start, end in zip(split.starts, ends, strict=True):

@@ -1,10 +1,10 @@
-"""A corpus: text tokenized once, kept in memory-mapped files with a manifest, and reused after that.
+"""A corpus: text that is tokenized once and stored in memory-mapped files with a manifest.
 
-A folder is named after what it holds (the hash of source, tokenizer and format) and appears whole or not at all: it is
-written under another name and renamed. What is opened is checked against its manifest first.
+The folder is named after the hash of source, tokenizer and format. It is written under another name and renamed, so it
+appears complete or not at all. Opening it compares it with its manifest.
 
-Documents are held out by the hash of their content, and the first one always is, so that there is something to
-evaluate on. A long document, such as a single file with everything in it, is cut into parts that count as documents.
+Documents are held out by the hash of their content. The first one always is, so that there is something to evaluate on.
+A long document, such as a single file that contains everything, is cut into parts that count as documents.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ _CHECK_WHOLE_UP_TO = 1 << 30
 _EDGE = 1 << 20
 
 Progress: TypeAlias = Callable[[int], None]
-"""Told how many bytes of text have been tokenized so far."""
+"""Called with the number of bytes tokenized so far."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """One split: its tokens end to end, and where each document starts."""
+    """One split: its concatenated tokens, and the position where each document starts."""
 
     tokens: np.ndarray
     starts: np.ndarray
@@ -45,8 +45,8 @@ class Corpus:
     """A tokenized corpus on disk.
 
     Attributes:
-        folder: Where it is.
-        manifest: What it is: source fingerprint, tokenizer, counts, checksums.
+        folder: Its folder.
+        manifest: Its description: source fingerprint, tokenizer, counts, checksums.
         train: The tokens to train on.
         held_out: The tokens to evaluate on.
     """
@@ -58,12 +58,12 @@ class Corpus:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens of its tokenizer."""
+        """The vocabulary size of its tokenizer."""
         return self.manifest["tokenizer"]["vocabulary"]
 
 
 def cache_folder() -> Path:
-    """Give the folder for tokenized text: $WIDTHWISE_CACHE, or widthwise in the user's cache folder."""
+    """Return the folder for tokenized text: $WIDTHWISE_CACHE, or widthwise in the user's cache folder."""
     if named := os.environ.get("WIDTHWISE_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "widthwise"
@@ -72,7 +72,7 @@ def cache_folder() -> Path:
 def prepare(
     source: Source, tokenizer: Tokenizer, *, cache: Path | None = None, progress: Progress = lambda _: None
 ) -> Corpus:
-    """Open the corpus of a source and a tokenizer, tokenizing it first if that was not done before."""
+    """Open the corpus of a source and a tokenizer, tokenizing it first if necessary."""
     fingerprint = source.fingerprint()
     identity = {
         "format": FORMAT,
@@ -89,12 +89,12 @@ def prepare(
 
 
 def open_corpus(folder: Path, *, tokenizer: Tokenizer | None = None) -> Corpus:
-    """Open a tokenized corpus; refuse one that is damaged or made by another tokenizer."""
+    """Open a tokenized corpus; raise if it is damaged or was made by another tokenizer."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
         if manifest["format"] != FORMAT:
             raise ValueError(
-                f"{str(folder)!r} has format {manifest['format']}, expected {FORMAT}: delete it to make it anew"
+                f"{str(folder)!r} has format {manifest['format']}, expected {FORMAT}: delete it to create it again"
             )
         if tokenizer is not None and manifest["tokenizer"]["hash"] != tokenizer.hash:
             raise ValueError(
@@ -102,7 +102,7 @@ def open_corpus(folder: Path, *, tokenizer: Tokenizer | None = None) -> Corpus:
             )
         train, held_out = (_open_split(folder, split, manifest["splits"][split]) for split in SPLITS)
     except (OSError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"{str(folder)!r} is not a tokenized corpus ({error}): delete it to make it anew") from None
+        raise ValueError(f"{str(folder)!r} is not a tokenized corpus ({error}): delete it to create it again") from None
     return Corpus(folder, manifest, train, held_out)
 
 
@@ -113,7 +113,7 @@ def _open_split(folder: Path, split: str, entry: dict[str, Any]) -> Tokens:
         raise ValueError(f"{str(path)!r} has {size} bytes, its manifest says {entry['bytes']}: delete {str(folder)!r}")
     whole = size <= _CHECK_WHOLE_UP_TO
     if _checksum(path, whole=whole) != entry["sha256" if whole else "sha256_edges"]:
-        raise ValueError(f"{str(path)!r} has changed since it was written: delete {str(folder)!r} to make it anew")
+        raise ValueError(f"{str(path)!r} has changed since it was written: delete {str(folder)!r} to create it again")
     tokens = np.memmap(path, np.dtype(entry["dtype"]), "r") if size else np.zeros(0, entry["dtype"])
     return Tokens(tokens, np.load(folder / f"{split}.starts.npy"))
 
@@ -140,7 +140,7 @@ def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[st
         try:
             partial.rename(folder)
         except OSError:
-            if not folder.exists():  # else another process was faster, with the same content
+            if not folder.exists():  # otherwise another process has written the same content
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -185,7 +185,7 @@ def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: Prog
 
 
 def parts(document: bytes, at_most: int = PART) -> Iterator[bytes]:
-    r"""Cut a long document, after a line where there is one, never inside a UTF-8 character.
+    r"""Cut a long document into parts, after a line break if possible, never inside a UTF-8 character.
 
     >>> list(parts(b"one\ntwo\nthree", at_most=6))
     [b'one\n', b'two\n', b'three']

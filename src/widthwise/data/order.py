@@ -1,7 +1,7 @@
-"""The order of training sequences: a function of the seed and the step, and of nothing else.
+"""The order of training sequences, which depends only on the seed and the step.
 
-Each pass over the data is a new permutation, computed point by point (a Feistel network, walked until it lands inside
-the range), so that any process can say what any step sees without having seen the steps before.
+Each pass over the data is a new permutation, computed entry by entry (a Feistel network, iterated until the result is
+in range), so any process can compute the sequences of any step without going through the previous ones.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Which sequences each step takes.
+    """The sequences of each step.
 
     Attributes:
-        sequences: How many there are.
-        batch: How many a step takes.
-        seed: Which of all orders.
+        sequences: The number of sequences.
+        batch: The number of sequences per step.
+        seed: The seed of the order.
     """
 
     sequences: int
@@ -36,7 +36,7 @@ class Order:
             )
 
     def steps(self, start: int, count: int) -> np.ndarray:
-        """Give the sequences of `count` steps from `start` on, of shape (count, batch).
+        """Return the sequences of `count` steps from `start` on, of shape (count, batch).
 
         >>> Order(sequences=4, batch=2, seed=0).steps(0, 2).ravel().tolist() != [0, 1, 2, 3]
         True

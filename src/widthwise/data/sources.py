@@ -1,6 +1,6 @@
-"""Sources of text: the standard library that every Python has, files of one's own, and the paper's C4.
+"""Sources of text: Python's standard library, your own files, and the paper's C4.
 
-A source gives documents, and a fingerprint of exactly what it would give: what a run saw is recorded with it.
+A source provides documents, and a fingerprint of their exact content, which is recorded with every run.
 """
 
 import glob
@@ -21,38 +21,38 @@ _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", 
 
 
 class Source(Protocol):
-    """Where documents come from."""
+    """The interface of a source of documents."""
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """The name to print."""
         ...
 
     def fingerprint(self) -> dict[str, Any]:
-        """Tell apart sources that give different documents."""
+        """Return a description that differs between sources with different documents."""
         ...
 
     def documents(self) -> Iterator[bytes]:
-        """Give the documents in a fixed order."""
+        """Yield the documents in a fixed order."""
         ...
 
 
 @dataclass(frozen=True)
 class Stdlib:
-    """The source text of the running Python's standard library, without tests: about 10 MB, no download."""
+    """The source code of the running Python's standard library, without tests: about 10 MB, no download."""
 
     name: str = "stdlib"
 
     def files(self) -> list[Path]:
-        """Give its files in a fixed order."""
+        """Return its files in a fixed order."""
         root, found = self._root(), list[Path]()
         for folder, below, names in os.walk(root):
-            below[:] = set(below) - _NOT_LIBRARY  # packages that were installed may be many: not even looked at
+            below[:] = set(below) - _NOT_LIBRARY  # do not even list installed packages: there may be many
             found += [Path(folder, name).relative_to(root) for name in names if name.endswith(".py")]
         return sorted(found)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give Python's version and the name, size and hash of every file, as one hash."""
+        """Return Python's version, and one hash of the names, sizes and contents of all files."""
         digest, total, files = hashlib.sha256(), 0, self.files()
         for path in files:
             content = (self._root() / path).read_bytes()
@@ -67,7 +67,7 @@ class Stdlib:
         }
 
     def documents(self) -> Iterator[bytes]:
-        """Give the files."""
+        """Yield the files."""
         for path in self.files():
             yield (self._root() / path).read_bytes()
 
@@ -77,18 +77,18 @@ class Stdlib:
 
 @dataclass(frozen=True)
 class Text:
-    """Files of text: a document a file, or a document a line of `.jsonl` (its field `text`), plain or compressed.
+    """Text files, plain or compressed: one document per file, or per line of `.jsonl` (its field `text`).
 
     Attributes:
-        paths: Files, folders (all files in them with a known ending), and patterns such as `data/**/*.txt`.
-        name: What to call it.
+        paths: Files, folders (all files in them with a known extension), and patterns such as `data/**/*.txt`.
+        name: The name to print.
     """
 
     paths: tuple[str, ...]
     name: str = "text"
 
     def files(self) -> list[Path]:
-        """Give the files in a fixed order; refuse a path that gives none."""
+        """Return the files in a fixed order; raise if a path matches none."""
         found: list[Path] = []
         for pattern in self.paths:
             here = Path(pattern).expanduser()
@@ -106,7 +106,7 @@ class Text:
         return sorted(dict.fromkeys(found))
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give the hash of names and contents of all files."""
+        """Return the hash of names and contents of all files."""
         digest, total, files = hashlib.sha256(), 0, self.files()
         for path in files:
             with path.open("rb") as file:
@@ -116,21 +116,21 @@ class Text:
         return {"source": self.name, "files": len(files), "bytes": total, "sha256": digest.hexdigest()}
 
     def documents(self) -> Iterator[bytes]:
-        """Give the documents of all files."""
+        """Yield the documents of all files."""
         for path in self.files():
             yield from _read(path)
 
 
 @dataclass(frozen=True)
 class C4:
-    """C4 from the Hub, by name: `datasets` streams it where there is a network. Local shards are `Text`."""
+    """C4 streamed from the Hugging Face Hub by `datasets`. For local shards, use `Text`."""
 
     split: str = "train"
     documents_at_most: int = 1_000_000
     name: str = "c4"
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give what is asked of the Hub."""
+        """Return what is requested from the Hub."""
         return {
             "source": self.name,
             "dataset": "allenai/c4 en",
@@ -144,7 +144,7 @@ class C4:
             import datasets  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise ValueError(
-                "C4 by name needs `datasets`: pip install 'widthwise[c4]', or give local c4-train.*.json.gz shards"
+                "C4 from the Hub needs `datasets`: pip install 'widthwise[c4]', or give local c4-train.*.json.gz shards"
             ) from None
         stream = datasets.load_dataset("allenai/c4", "en", split=self.split, streaming=True)
         for count, row in enumerate(stream):

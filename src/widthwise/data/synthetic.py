@@ -1,7 +1,7 @@
-"""A random language whose entropy is known: the loss no model can go below is a number to test against.
+"""A random language with known entropy, which is a lower bound of the loss of any model.
 
-The next token depends on the one before through a fixed random matrix. Every step's batch is drawn on the device from
-the seed and the step's number, so the stream never ends and never repeats.
+The next token depends on the previous one through a fixed random matrix. The batch of every step is drawn on the device
+from the seed and the number of the step, so the stream never ends and never repeats.
 """
 
 import functools
@@ -14,7 +14,7 @@ import numpy as np
 from widthwise.data.batches import Evaluation
 
 MOST_TOKENS = 8192
-"""The largest vocabulary: the language is a matrix of its square."""
+"""The largest vocabulary; the language is a square matrix of this size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,11 @@ class Synthetic:
 
     Attributes:
         vocabulary: The number of tokens.
-        context: The length of sequences.
-        batch: Sequences in a step.
-        seed: Which stream; the language is `language`.
-        language: Which language.
-        sharpness: How uneven the probabilities of the next token are; 0 makes all equal.
+        context: The sequence length.
+        batch: The number of sequences per step.
+        seed: The seed of the stream.
+        language: The seed of the language.
+        sharpness: How uneven the probabilities of the next token are; with 0, all are equal.
     """
 
     vocabulary: int = 32
@@ -44,43 +44,43 @@ class Synthetic:
         if self.vocabulary > MOST_TOKENS:
             raise ValueError(
                 f"vocabulary is {self.vocabulary}: expected at most {MOST_TOKENS}, "
-                "since a synthetic language is a matrix of as many rows and columns"
+                "since a synthetic language is a square matrix of that size"
             )
 
     @functools.cached_property
     def log_probabilities(self) -> np.ndarray:
-        """The logarithm of the probability of each token (column) after each token (row)."""
+        """The log probability of each token (column) after each token (row)."""
         logits = self.sharpness * np.random.default_rng(self.language).normal(size=(self.vocabulary,) * 2)
         return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
     @functools.cached_property
     def stationary(self) -> np.ndarray:
-        """How often each token occurs."""
-        # π P = π. One of these equations follows from the others: in its place, all of π together are 1.
+        """The stationary probability of each token."""
+        # π P = π. One of these equations is redundant; it is replaced by the sum of π being 1.
         equations = np.exp(self.log_probabilities).T - np.eye(self.vocabulary)
         equations[-1] = 1
         often = np.linalg.solve(equations, np.arange(self.vocabulary) == self.vocabulary - 1)
-        return np.maximum(often, np.finfo(np.float32).tiny)  # rounding may leave what never occurs below 0
+        return np.maximum(often, np.finfo(np.float32).tiny)  # rounding may make a probability negative
 
     @property
     def entropy(self) -> float:
-        """The entropy of the next token given the one before, in nats: the least loss there is."""
+        """The entropy of the next token given the previous one, in nats: the smallest possible loss."""
         p = np.exp(self.log_probabilities)
         return float(-(self.stationary[:, None] * p * self.log_probabilities).sum())
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Give the language and the seed."""
+        """The language and the seed."""
         following, first = self.log_probabilities.astype(np.float32), np.log(self.stationary).astype(np.float32)
         return following, first, np.asarray(self.seed, np.int32)
 
     def chunk(self, start: int, count: int) -> np.ndarray:
-        """Give the numbers of the steps."""
+        """Return the step numbers."""
         return np.arange(start, start + count, dtype=np.int32)
 
     @property
     def reader(self) -> "Speaker":
-        """Give what draws sentences."""
+        """The reader that draws sentences."""
         return Speaker(self.context, self.batch)
 
     def held_out(self, batches: int) -> Evaluation:
@@ -99,12 +99,12 @@ class Speaker:
     batch: int
 
     def at(self, data: tuple[jax.Array, jax.Array, jax.Array], item: jax.Array) -> jax.Array:
-        """Draw one step's sentences."""
+        """Draw the sentences of one step."""
         following, first, seed = data
         return self.draw(following, first, jax.random.fold_in(jax.random.key(seed), item))
 
     def draw(self, following: jax.Array, first: jax.Array, key: jax.Array) -> jax.Array:
-        """Draw a batch of sentences, given the logarithms of what follows what and of what comes first."""
+        """Draw a batch of sentences, given the log probabilities of following tokens and of the first token."""
         keys = jax.random.split(key, self.context + 1)
         start = jax.random.categorical(keys[0], first, shape=(self.batch,))
 

@@ -1,6 +1,6 @@
-"""Tokenizers: from a document to the numbers a model sees.
+"""Tokenizers turn documents into tokens.
 
-Every document starts with a token of its own, BOS, the last of the vocabulary: 256 for bytes, 32000 for the T5 model.
+Every document starts with BOS, the last token of the vocabulary: 256 for bytes, 32000 for the T5 model.
 """
 
 import hashlib
@@ -12,31 +12,31 @@ import numpy as np
 
 
 class Tokenizer(Protocol):
-    """What turns documents into tokens."""
+    """The interface of a tokenizer."""
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """The name to print."""
         ...
 
     @property
     def hash(self) -> str:
-        """What it computes: equal hashes give equal tokens."""
+        """A hash; tokenizers with equal hashes produce equal tokens."""
         ...
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens, BOS included."""
+        """The number of tokens, including BOS."""
         ...
 
     def encode(self, document: bytes) -> np.ndarray:
-        """Give the tokens of a document, BOS first."""
+        """Return the tokens of a document, BOS first."""
         ...
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """The bytes themselves: 256 tokens and BOS.
+    """Bytes as tokens: 256 and BOS.
 
     >>> Bytes().encode(b"hi").tolist()
     [256, 104, 105]
@@ -47,7 +47,7 @@ class Bytes:
     vocabulary: int = 257
 
     def encode(self, document: bytes) -> np.ndarray:
-        """Give the bytes of a document, BOS first."""
+        """Return the bytes of a document, BOS first."""
         return np.concatenate([[np.uint16(256)], np.frombuffer(document, np.uint8)]).astype(np.uint16)
 
 
@@ -81,17 +81,17 @@ class SentencePiece:
 
     @property
     def vocabulary(self) -> int:
-        """The pieces and BOS."""
+        """The number of pieces, plus BOS."""
         return self._processor.vocab_size() + 1
 
     def encode(self, document: bytes) -> np.ndarray:
-        """Give the pieces of a document, BOS first; bytes that are not UTF-8 are replaced."""
+        """Return the pieces of a document, BOS first; bytes that are not UTF-8 are replaced."""
         pieces = self._processor.encode(document.decode("utf-8", errors="replace"))
         return np.array([self.vocabulary - 1, *pieces], np.uint32)
 
 
 def train_sentencepiece(documents: "list[bytes]", path: Path, *, vocabulary: int) -> SentencePiece:
-    """Train a SentencePiece model on documents and write it to a file, whole or not at all."""
+    """Train a SentencePiece model on documents and write it to a file, completely or not at all."""
     import io
 
     trained = io.BytesIO()
