@@ -1,4 +1,4 @@
-"""Measuring: alignment of any model's layers, coordinate checks, and the exponents that measurements imply."""
+"""Measurements: the alignment of any model's layers, coordinate checks, and the exponents that they imply."""
 
 from widthwise.measure.alignment import LayerMeasurement as LayerMeasurement
 from widthwise.measure.alignment import Measurement as Measurement

@@ -1,11 +1,11 @@
-"""Alignment, measured: the log alignment ratio, and α, ω and u themselves (§3.4 and the appendix's definitions).
+"""Measured alignment: the log alignment ratio, and α, ω and u themselves (§3.4 and the definitions in the appendix).
 
-The log alignment ratio of a weight and what it is multiplied by is log_fan-in of rms(W z) / (rms(W) rms(z)): 1/2 for
-independent factors, 1 for factors that point the same way. In training a layer's output is a sum of four terms,
-W⁰z⁰ + ΔW z⁰ + W⁰Δz + ΔW Δz; the same ratio of the last three gives α, ω and u. Here z⁰ is what the initial parameters
-make of the same examples (the term that α is about is ΔW z⁰, not ΔW z).
+The log alignment ratio of a weight and its input is log_fan-in of rms(W z) / (rms(W) rms(z)): 1/2 for independent
+factors, 1 for factors that point the same way. During training, the output of a layer is a sum of four terms,
+W⁰z⁰ + ΔW z⁰ + W⁰Δz + ΔW Δz. The same ratio for the last three terms is α, ω and u. Here z⁰ is the input under the
+initial parameters for the same examples (α is defined by ΔW z⁰, not ΔW z).
 
-Ratios do not depend on multipliers, so effective weights are as good as stored ones.
+Ratios do not depend on multipliers, so effective weights can be used instead of stored ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,20 +29,20 @@ Scalar: TypeAlias = Float[Array, ""]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class LayerMeasurement:
-    """What was measured of a layer at one moment. Lookups have sizes of outputs only; all else is NaN.
+    """The measurements of a layer at one step. For lookups only the output sizes are measured; the rest is NaN.
 
     Attributes:
-        ratio: The log alignment ratio of the layer as it is now.
-        alpha: That of ΔW and z⁰.
-        omega: That of W⁰ and Δz.
-        u: That of ΔW and Δz.
-        output: The root mean square of what leaves the layer.
-        output_change: That of its change since the beginning of training.
-        input_change: That of the change of what enters it.
-        updated: That of the term ΔW z⁰ of its output's change.
-        inherited: That of the term W⁰Δz.
-        joint: That of the term ΔW Δz.
-        fan_in: Over how many terms it sums, the base of the logarithms; 0 for a lookup.
+        ratio: The log alignment ratio of the current weight and input.
+        alpha: The log alignment ratio of ΔW and z⁰.
+        omega: The log alignment ratio of W⁰ and Δz.
+        u: The log alignment ratio of ΔW and Δz.
+        output: The root mean square (RMS) of the output.
+        output_change: The RMS of the change of the output since the start of training.
+        input_change: The RMS of the change of the input.
+        updated: The RMS of the term ΔW z⁰.
+        inherited: The RMS of the term W⁰Δz.
+        joint: The RMS of the term ΔW Δz.
+        fan_in: The number of terms in its sum, which is the base of the logarithms; 0 for a lookup.
     """
 
     ratio: Scalar
@@ -64,31 +64,31 @@ FIELDS = tuple(field.name for field in fields(LayerMeasurement))
 @partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["paths"])
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What was measured of all layers at one moment.
+    """The measurements of all layers at one step.
 
     Attributes:
-        paths: The paths of the layers' weights, in the order of the forward pass.
-        values: What was measured, every field an array over the layers; under `vmap`, over lanes and layers.
+        paths: The paths of the weights, in the order of the forward pass.
+        values: The measurements; every field is an array over layers, or over lanes and layers under `vmap`.
     """
 
     paths: tuple[str, ...]
     values: LayerMeasurement
 
     def __getitem__(self, path: str) -> LayerMeasurement:
-        """Give what was measured of one layer."""
+        """Return the measurements of one layer."""
         index = self.paths.index(path)
         return jax.tree.map(lambda x: x[..., index], self.values)
 
     def to_json(self) -> dict[str, dict[str, float]]:
-        """Give plain numbers by layer and field, NaN where there is nothing to measure."""
+        """Return plain numbers by layer and field; NaN if there is nothing to measure."""
         columns = {name: np.asarray(getattr(self.values, name)).tolist() for name in FIELDS}
         return {path: {name: columns[name][i] for name in FIELDS} for i, path in enumerate(self.paths)}
 
 
 def log_alignment_ratio(weight: Float[Array, "fan_in fan_out"], inputs: Float[Array, "rows fan_in"]) -> Scalar:
-    """Give log_fan-in of rms(inputs · weight) / (rms(weight) · rms(inputs)): 1/2 by chance, 1 at most.
+    """Return log_fan-in of rms(inputs · weight) / (rms(weight) · rms(inputs)): 1/2 by chance, 1 at most.
 
-    NaN where one of the factors is zero, such as a change before the first step, or where the fan-in is 1.
+    NaN if one of the factors is zero, such as a change before the first step, or if the fan-in is 1.
 
     >>> import jax.numpy as jnp
     >>> float(log_alignment_ratio(jnp.ones((64, 4)), jnp.ones((3, 64))))
@@ -102,19 +102,19 @@ def measure(
 ) -> Measurement:
     """Measure every dense layer of a model on a batch of examples.
 
-    Any model that is a function of its parameters: layers are found by `capture`, and no model has to cooperate. Works
-    under `jit`, `vmap` and on sharded parameters. Let the model compute in float32: early changes of weights are
-    smaller than bfloat16 resolves.
+    Works for any model that is a function of its parameters, because `capture` finds the layers. Works under `jit`,
+    `vmap` and on sharded parameters. The model should compute in float32: early changes of weights are too small for
+    bfloat16.
 
     Args:
-        model: A forward pass: a function of (effective) parameters and `arguments`.
-        initial: The parameters before training, as they act.
-        params: The parameters now, as they act.
-        arguments: The examples, and whatever else the model takes; the same ones at every moment, for a curve.
-        layers: Paths of the weights to measure, or patterns such as `blocks/*/kernel`; all if None.
+        model: The forward pass: a function of effective parameters and `arguments`.
+        initial: The effective parameters before training.
+        params: The current effective parameters.
+        arguments: The examples, and any other arguments of the model. Use the same ones at every step of a curve.
+        layers: Paths of the weights to measure, or patterns such as `blocks/*/kernel`; None for all.
 
     Returns:
-        What was measured of each layer.
+        The measurements of each layer.
 
     >>> import jax, jax.numpy as jnp
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -133,9 +133,9 @@ def measure(
 
 
 def by_role(measurement: Measurement, layout: Layout) -> Float[Array, "2 3"]:
-    """Give the mean α, ω and u (columns) of hidden layers and of the readout (rows): what `follow_alignment` takes.
+    """Return the mean α, ω and u (columns) of hidden layers and of the readout (rows), for `follow_alignment`.
 
-    Layers of which there is nothing to measure do not count; NaN where there is none of which there is.
+    Layers with nothing to measure are ignored; NaN if there are no others.
     """
     roles = {leaf.path: leaf.role for leaf in layout.leaves}
     found = [roles[path.partition("#")[0]] for path in measurement.paths]
@@ -150,7 +150,7 @@ def by_role(measurement: Measurement, layout: Layout) -> Float[Array, "2 3"]:
 
 
 def expansion(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Give the four terms W⁰z⁰, ΔW z⁰, W⁰Δz and ΔW Δz, which add up to what leaves the layer now."""
+    """Return the four terms W⁰z⁰, ΔW z⁰, W⁰Δz and ΔW Δz, whose sum is the current output of the layer."""
     w, z, dw, dz = _factors(before, after)
     return z @ w, z @ dw, dz @ w, dz @ dw
 
@@ -158,7 +158,7 @@ def expansion(before: Product, after: Product) -> tuple[jax.Array, jax.Array, ja
 def _factors(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     w, z = _wide(before.weight), _wide(before.inputs)
     dw = _wide(after.weight) - w
-    # A weight that is multiplied as it is subtracted keeps a digit that the other lost: no change, but not 0 either.
+    # The compiler may fuse a product into the subtraction and keep a digit that the other operand lost: not a change.
     rounding = jnp.finfo(w.dtype).eps / 2 * jnp.abs(w)
     return w, z, jnp.where(jnp.abs(dw) <= rounding, 0, dw), _wide(after.inputs) - z
 

@@ -1,9 +1,9 @@
-"""Capture: what enters and leaves each dense layer of any model, without a change to the model.
+"""Capture the inputs and outputs of each dense layer of any model, without changing the model.
 
-Alignment is a property of a weight and of the activations it is multiplied by, and models do not give those away. But a
-model is a function that JAX can write down, and in what it writes a dense layer is a product one side of which is a
-parameter. So the function is traced, and evaluated operation by operation with an eye on where the parameters go. What
-is found are weights as they act: cast, transposed and multiplied as the model does it.
+Alignment is a property of a weight and the activations it is multiplied by, which models do not expose. But JAX can
+trace a model, and in the trace a dense layer is a matrix product with a parameter on one side. So the model is traced
+and evaluated operation by operation, while keeping track of the parameters. The captured weights are as they act: cast,
+transposed and multiplied as in the model.
 """
 
 import fnmatch
@@ -28,10 +28,10 @@ _SAME_WEIGHT = {"convert_element_type", "reshape", "transpose", "copy", "copy_p"
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """One use of a weight in a forward pass: a lookup, which sums over nothing.
+    """A use of a weight in a forward pass. This class itself is a lookup, which does not sum over anything.
 
     Attributes:
-        outputs: What comes out before anything else is done to it, a row for each example and position.
+        outputs: The immediate output, one row per example and position.
     """
 
     outputs: Float[Array, "rows fan_out"]
@@ -44,7 +44,7 @@ class Product(Use):
 
     Attributes:
         weight: The weight as it acts, as a matrix.
-        inputs: What it is multiplied by, a row for each example and position.
+        inputs: The activations it is multiplied by, one row per example and position.
     """
 
     weight: Float[Array, "fan_in fan_out"]
@@ -54,15 +54,15 @@ class Product(Use):
 def capture(
     model: Callable[..., PyTree], params: PyTree, *arguments: Any, layers: Sequence[str] | None = None
 ) -> tuple[PyTree, dict[str, Use]]:
-    """Call a model and give, with its result, every use of its weights in matrix products and lookups.
+    """Call a model; return its result and every use of its weights in matrix products and lookups.
 
     Works under `jit` and `vmap`. A weight that is used twice is listed as `path` and `path#2`.
 
     Args:
         model: A function of parameters and `arguments`, such as a forward pass.
         params: Its parameters.
-        arguments: What else it takes.
-        layers: Paths of the weights to look for, or patterns such as `blocks/*/kernel`; every one if None.
+        arguments: Its other arguments.
+        layers: Paths of the weights to capture, or patterns such as `blocks/*/kernel`; None for all.
 
     Returns:
         The model's result, and the uses by path in the order of the forward pass.
@@ -109,7 +109,7 @@ Tags: TypeAlias = Sequence[str | None]
 def _evaluate(
     jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any], tags: Tags, uses: dict[str, Use]
 ) -> tuple[list[Any], list[str | None]]:
-    """Evaluate a traced function, following the tags of weights and noting where they act."""
+    """Evaluate a traced function, propagating the tags of weights and recording their uses."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
     known: dict[Any, str] = {var: tag for var, tag in zip(jaxpr.invars, tags, strict=True) if tag is not None}
@@ -140,7 +140,7 @@ def _evaluate(
 
 
 def _inherited(name: str, given: Sequence[Any], tags: Tags) -> str | None:
-    """Say which weight a result still is: one that was cast or turned, or multiplied by a number."""
+    """Return the weight that a result still is: one that was cast, transposed, or multiplied by a scalar."""
     if name in _SAME_WEIGHT:
         return tags[0]
     if name in ("mul", "div"):
@@ -157,7 +157,7 @@ def _use(name: str, params: dict[str, Any], given: Sequence[Any], tags: Tags, re
         return None
     side: Literal[0, 1] = 0 if tags[0] else 1
     contracted, batched = params["dimension_numbers"]
-    if any(batched):  # a weight for each member of a batch is several layers, not one
+    if any(batched):  # batched weights are several layers, not one
         return None
     path = tags[side]
     assert path is not None
@@ -168,7 +168,7 @@ def _use(name: str, params: dict[str, Any], given: Sequence[Any], tags: Tags, re
 
 
 def _matrix(x: Any, contracted: Sequence[int], *, sums_first: bool) -> jax.Array:
-    """Give an operand as a matrix, the axes that are summed over first or last."""
+    """Return an operand as a matrix, with the contracted axes first or last."""
     free = [axis for axis in range(x.ndim) if axis not in contracted]
     summed = 1
     for axis in contracted:

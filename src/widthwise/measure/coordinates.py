@@ -1,12 +1,12 @@
-"""The coordinate check: train a few steps at several widths and see whether sizes stay put.
+"""The coordinate check: train a few steps at several widths and check that sizes do not change with width.
 
-Where activations and their changes neither grow nor shrink with width, what was tuned at one width holds at the next.
-For every layer the slope of log size against log width is estimated, with a confidence interval over seeds, and judged:
-activations and their changes must have slope 0, logits and their change at most 0.
+If activations and their changes neither grow nor shrink with width, what was tuned at one width holds at the next. For
+every layer, the check estimates the slope of log size against log width, with a confidence interval over seeds.
+Activations and their changes must have slope 0, logits and their change at most 0.
 
-Beside it stands what the theory expects of the change: from the exponents that were prescribed and from the alignment
-that was measured *in the same runs*, as the slope of the log ratios. A ratio at one width, log_n, would carry its
-constant with it. The expectation explains a slope; it does not excuse it.
+The result also contains the slope that the theory expects, given the prescribed exponents and the alignment measured
+*in the same runs*. That alignment is a slope of log ratios over widths, because a ratio at one width, log_n, contains a
+constant. The expectation explains a slope; it does not affect the verdict.
 """
 
 import math
@@ -26,7 +26,7 @@ from widthwise.theory import FULL, Assessment, Role, solve
 
 PyTree: TypeAlias = Any
 Term: TypeAlias = Literal["updated", "inherited", "joint"]
-"""The terms of a change: ΔW z⁰, by the layer's own update; W⁰Δz, from below; ΔW Δz, both."""
+"""The terms of a change: ΔW z⁰ (the layer's own update), W⁰Δz (from the layers below), ΔW Δz (both)."""
 
 WIDTHS = (64, 128, 256, 512)
 SEEDS = 3
@@ -38,16 +38,16 @@ _INDEX = {Role.EMBEDDING: 0, Role.HIDDEN: 1, Role.READOUT: -1}
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What the theory expects of a layer's change under the alignment measured in the same runs.
+    """How the theory expects a layer's change to scale under the alignment measured in the same runs.
 
     Attributes:
         slope: The exponent of the term that is largest at the largest width.
-        term: Which term that is.
-        fastest: The term with the largest exponent, which will be the largest at some width.
+        term: That term.
+        fastest: The term with the largest exponent, which will dominate at some width.
         fastest_slope: Its exponent.
         alpha: The slope of the log ratio of ΔW z⁰ in these runs; NaN for an embedding.
-        omega: That of W⁰Δz.
-        u: That of ΔW Δz.
+        omega: The slope of the log ratio of W⁰Δz.
+        u: The slope of the log ratio of ΔW Δz.
     """
 
     slope: float
@@ -61,16 +61,16 @@ class Expectation:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCheck:
-    """One layer, judged.
+    """The result for one layer.
 
     Attributes:
         layer: The path of its weight.
         role: Its role.
-        initial: The slope of what leaves it before training.
-        size: The slope of what leaves it after training.
-        change: The slope of the change of what leaves it.
-        expected: What the theory expects of the change under the measured alignment.
-        tolerance: How far from its bound a slope may be.
+        initial: The slope of its output before training.
+        size: The slope of its output after training.
+        change: The slope of the change of its output.
+        expected: The change that the theory expects under the measured alignment.
+        tolerance: The largest allowed distance of a slope from its bound.
     """
 
     layer: str
@@ -83,18 +83,18 @@ class LayerCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether sizes are where they must be."""
+        """Whether size and change are within tolerance."""
         return self.within(self.size) and self.within(self.change)
 
     def within(self, slope: Estimate) -> bool:
-        """Say whether a slope is within tolerance of its bound; a size that is zero or not finite has none."""
+        """Return whether a slope is within tolerance of its bound; False for the NaN of a zero or infinite size."""
         if self.role is Role.READOUT:
             return slope.value <= self.tolerance
         return abs(slope.value) <= self.tolerance
 
     @property
     def settled(self) -> bool:
-        """Whether the intervals lie clear of the tolerance, so that more seeds would not change the verdict."""
+        """Whether the intervals are clear of the tolerance, so that more seeds would not change the verdict."""
         slopes = (self.size, self.change)
         if any(math.isnan(slope.value) for slope in slopes):
             return True
@@ -105,15 +105,15 @@ class LayerCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinateCheck:
-    """The verdict on all layers.
+    """The result for all layers.
 
     Attributes:
         widths: The widths compared.
-        seeds: How many seeds there were of each.
-        steps: For how many steps they trained.
+        seeds: The number of seeds per width.
+        steps: The number of training steps.
         layers: The layers in the order of the forward pass.
-        unseen: Weights that scale with width but were not seen to act, so that nothing is known of their layers.
-        exponents: What was prescribed.
+        unseen: Weights that scale with width but were not captured, so that nothing is known about their layers.
+        exponents: The prescribed exponents.
     """
 
     widths: tuple[int, ...]
@@ -125,7 +125,7 @@ class CoordinateCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether every layer was seen and passed."""
+        """Whether every layer was captured and passed."""
         return not self.unseen and all(layer.passed for layer in self.layers)
 
     @property
@@ -134,7 +134,7 @@ class CoordinateCheck:
         return tuple(layer for layer in self.layers if not layer.passed)
 
     def to_json(self) -> dict[str, Any]:
-        """Give everything as values that `json.dumps` takes; what is not finite becomes null."""
+        """Return everything as values for `json.dumps`; numbers that are not finite are null."""
         return {
             "passed": self.passed,
             "widths": list(self.widths),
@@ -158,7 +158,7 @@ class CoordinateCheck:
 
 
 def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
-    """Say what to change so that a layer passes; None if it does."""
+    """Return what to change so that a layer passes; None if it does."""
     if layer.passed:
         return None
     if math.isnan(layer.size.value) or math.isnan(layer.change.value):
@@ -188,7 +188,7 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
 
 
 def warning(layer: LayerCheck) -> str | None:
-    """Say if a term that is small at these widths grows, and will take over at larger ones; None if none does."""
+    """Return a warning if a term that is small at these widths will dominate at larger ones, else None."""
     expected = layer.expected
     if expected.fastest == expected.term or expected.fastest_slope <= layer.tolerance:
         return None
@@ -220,7 +220,7 @@ def _finite(value: Any) -> Any:
 
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told before each run: the width and the seed."""
+"""Called before each run with the width and the seed."""
 
 
 def check_coordinates(
@@ -232,18 +232,18 @@ def check_coordinates(
     tolerance: float = TOLERANCE,
     progress: Progress = lambda *_: None,
 ) -> CoordinateCheck:
-    """Train a model at several widths and judge how the sizes of its activations scale.
+    """Train a model at several widths and check how the sizes of its activations scale.
 
     Args:
-        build: Gives the model of a width, ready to be trained. `own_model` makes one from a model of yours.
-        widths: At least two, the wider apart the better.
-        seeds: How many runs of each width; two or more for intervals.
-        steps: Training steps. Few are enough: what is wrong shows at once and grows.
-        tolerance: How far from 0 a slope may be.
-        progress: Told before each run.
+        build: Returns the model at a width, ready for training. `own_model` creates this function for your own model.
+        widths: Two or more widths, the further apart the better.
+        seeds: The number of runs per width; two or more for intervals.
+        steps: The number of training steps. A few are enough: errors show at once and grow.
+        tolerance: The largest allowed distance of a slope from its bound.
+        progress: Called before each run.
 
     Returns:
-        The verdict.
+        The result for all layers.
     """
     widths = tuple(sorted(set(widths)))
     if len(widths) < 2 or widths[0] < 1:
@@ -289,7 +289,7 @@ def _train(
     for seed in range(seeds):
         progress(width, seed)
         params, state = subject.start(seed)
-        initial = jax.tree.map(np.asarray, params)  # a step may use up the buffers it is given
+        initial = jax.tree.map(np.asarray, params)  # a step may donate its input buffers
         first = subject.measure(initial, params)
         for index in range(steps):
             params, state = subject.step(params, state, index)
@@ -298,7 +298,7 @@ def _train(
 
 
 class _Slopes:
-    """Slopes against log width of what was measured, one for each seed."""
+    """Slopes of the measurements against log width, one per seed."""
 
     def __init__(
         self, widths: Sequence[int], seeds: int, before: list[list[Measurement]], after: list[list[Measurement]]
@@ -313,7 +313,7 @@ class _Slopes:
         return mean_of([exponent(self._widths, table[:, seed].tolist()) for seed in range(self._seeds)])
 
     def alignment(self, path: str, name: str) -> float:
-        """Give the slope of log(rms(Wz) / (rms W · rms z)) over all seeds: α, ω or u."""
+        """Return the slope of log(rms(Wz) / (rms W · rms z)) over all seeds: α, ω or u."""
         table = self._tables[True][path]
         logs = (table[name] * np.log(np.maximum(table["fan_in"], 1))).mean(axis=1)
         if not np.isfinite(logs).all():
@@ -321,12 +321,12 @@ class _Slopes:
         return fit_line([math.log(width) for width in self._widths], logs.tolist()).slope
 
     def at_largest(self, path: str, name: str) -> float:
-        """Give a size at the largest width, over all seeds."""
+        """Return the mean size at the largest width."""
         return float(self._tables[True][path][name][-1].mean())
 
 
 def _tabulate(measured: list[list[Measurement]]) -> Mapping[str, Mapping[str, np.ndarray]]:
-    """Give by layer and field an array over widths and seeds."""
+    """Return an array over widths and seeds, by layer and field."""
     paths = measured[0][0].paths
     if any(found.paths != paths for at_width in measured for found in at_width):
         raise ValueError("the model has other layers at other widths: expected the same ones")
@@ -350,14 +350,14 @@ def _judge(path: str, role: Role, slopes: _Slopes, exponents: Assessment, tolera
 
 
 def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment) -> Expectation:
-    """Give the largest of the three terms of the change, in exponents of n."""
+    """Return the largest of the three terms of the change, in exponents of n."""
     index = _INDEX[role]
     layer = exponents.parameterization.layers[index]
     assert exponents.rates is not None
     assert exponents.gradients is not None
     d = exponents.family.update(b=layer.b, c=exponents.rates[index], g=exponents.gradients.trained[index])
     moved = -float(layer.a + d)
-    if role is Role.EMBEDDING:  # its sum does not grow, and nothing that it is given changes
+    if role is Role.EMBEDDING:  # its sum does not grow, and its input does not change
         return Expectation(slope=moved, term="updated", fastest="updated", fastest_slope=moved)
     alpha, omega, u = (slopes.alignment(path, name) for name in ("alpha", "omega", "u"))
     entered = slopes.size(path, "input_change").value

@@ -1,17 +1,17 @@
 """From measurement to prescription: the exponents that measured alignment implies.
 
-The paper assumes an alignment and leaves rates that follow the measured one to future work. Here α, ω and u as they
-were measured in a run go to the solver in place of an assumption. Three decisions are made on the way:
+The paper assumes an alignment and leaves learning rates that follow the measured one to future work. Here the measured
+α, ω and u replace the assumption in the solver. This involves three decisions:
 
-- A role has one learning rate for all its layers and all of training, so its alignment has to be one number too. Two
-  are given: the median over layers and moments, and the largest. Stability is a bound that has to hold for the most
-  aligned layer at its most aligned moment, so the largest is the safe one; the median is where training mostly is.
-- ω above 1/2 in hidden layers compounds: where k of them follow each other, changes grow by n^(k·(ω - 1/2)). But a
-  LayerNorm bounds what enters the layers after it, so the excess builds up only between two of them, over the `chain`
-  of two matrices that a transformer has there. That is how it enters by default. Without any normalization it would be
-  over all layers: the worst case, which a longer chain gives. Layers of a chain get the rate of the most limited one.
-- A ratio at one width, log_n, carries its constant with it; a slope over widths does not, but needs several widths and
-  has noise. Both can be given here; they come in the same form.
+- A role has one learning rate for all of its layers and all of training, so its alignment must be one number too. There
+  are two choices: the median over layers and steps, and the largest value. Stability must hold for the most aligned
+  layer at its most aligned step, so the largest value is the safe one. The median is typical of training.
+- ω above 1/2 in hidden layers compounds: over k consecutive layers, changes grow by n^(k·(ω - 1/2)). But a LayerNorm
+  bounds the input of the layers after it, so the excess accumulates only between two of them, over the `chain` of two
+  matrices that a transformer has there. That is the default. The worst case, without any normalization, is a chain of
+  all layers. All layers of a chain get the rate of the most limited one.
+- A ratio at one width, log_n, contains a constant. A slope over widths does not, but it needs several widths and is
+  noisy. Both have the same form, so either can be used.
 """
 
 import math
@@ -33,7 +33,7 @@ CHAIN = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A measured exponent over the layers of a role and the moments of a run."""
+    """The spread of a measured exponent over the layers of a role and the steps of a run."""
 
     smallest: float
     median: float
@@ -45,7 +45,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleAlignment:
-    """What was measured of the layers of one role."""
+    """The measured alignment of the layers of one role."""
 
     layers: int
     alpha: Spread
@@ -54,11 +54,11 @@ class RoleAlignment:
 
 
 Measured: TypeAlias = dict[Role, RoleAlignment]
-"""What was measured, for hidden layers and readout: embeddings sum over nothing that grows."""
+"""The measured alignment of hidden layers and readout; the sum of an embedding does not grow."""
 
 
 def summarize(points: Sequence[AlignmentPoint], layout: Layout) -> Measured:
-    """Gather what was measured in a run by role. The first moments, where nothing has changed yet, do not count."""
+    """Summarize the measurements of a run by role. Steps at which nothing has changed yet are ignored."""
     roles = {leaf.path: leaf.role for leaf in layout.leaves}
     found: Measured = {}
     for role in (Role.HIDDEN, Role.READOUT):
@@ -77,7 +77,7 @@ def summarize(points: Sequence[AlignmentPoint], layout: Layout) -> Measured:
 
 
 def slopes(by_width: Mapping[int, Sequence[AlignmentPoint]]) -> list[AlignmentPoint]:
-    """Give, step by step, the slopes of the log ratios over widths: exponents without the constants of one width."""
+    """Return the slopes of the log ratios over widths, step by step: exponents without the constant of one width."""
     widths = sorted(by_width)
     if len(widths) < 2:
         raise ValueError(f"widths are {widths}: a slope needs two or more")
@@ -100,7 +100,7 @@ def slopes(by_width: Mapping[int, Sequence[AlignmentPoint]]) -> list[AlignmentPo
 
 
 def alignment_of(measured: Measured, statistic: Statistic) -> Alignment:
-    """Give what was measured as an assumption for the solver, to two decimals and within 0 and 1."""
+    """Return the measured alignment as an assumption for the solver, rounded to two decimals, between 0 and 1."""
 
     def number(role: Role, name: str) -> float:
         return round(min(max(getattr(getattr(measured[role], name), statistic), 0.0), 1.0), 2)
@@ -117,14 +117,14 @@ def implied(
     statistic: Statistic = "median",
     chain: int = CHAIN,
 ) -> Assessment:
-    """Solve for the largest stable exponents under the alignment that was measured.
+    """Solve for the largest stable exponents under the measured alignment.
 
     Args:
         parameterization: The a and b; its hidden layers must be alike.
         family: The optimizer family.
-        measured: What was measured.
-        statistic: Whether to go by the median over layers and moments, or by the largest.
-        chain: How many hidden layers follow each other without a normalization between them.
+        measured: The measured alignment.
+        statistic: Whether to use the median over layers and steps, or the largest value.
+        chain: The number of consecutive hidden layers without a normalization between them.
     """
     network = parameterization.with_hidden_layers(chain)
     return solve_by_role(network, family, alignment_of(measured, statistic))

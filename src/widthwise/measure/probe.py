@@ -1,4 +1,4 @@
-"""When and on what to measure: logarithmically spaced steps, one batch that stays the same."""
+"""When to measure, and on what: logarithmically spaced steps, and one fixed batch."""
 
 import bisect
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from jaxtyping import Int
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What a training loop needs to know to measure alignment on the way.
+    """How to measure alignment during training.
 
     Attributes:
         tokens: The batch to measure on.
-        steps: After how many steps to measure, ascending.
-        keep_initial: Whether to keep the initial parameters in memory. Otherwise they are drawn again from their seed
-            at every measurement, which takes time in place of memory.
+        steps: The steps after which to measure, in ascending order.
+        keep_initial: Whether to keep the initial parameters in memory. Otherwise they are drawn again from the seed at
+            every measurement, which saves memory and takes time.
     """
 
     tokens: Int[Any, "batch time"]
@@ -23,18 +23,18 @@ class Probe:
     keep_initial: bool = False
 
     def next_after(self, step: int) -> int | None:
-        """Give the first step after this one at which to measure."""
+        """Return the first measured step after `step`, or None."""
         index = bisect.bisect_right(self.steps, step)
         return self.steps[index] if index < len(self.steps) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentPoint:
-    """What was measured of the dense layers after a number of steps.
+    """The measurements of the dense layers at one step.
 
     Attributes:
-        step: After how many.
-        layers: By layer, in the order of the forward pass, the fields of `LayerMeasurement`.
+        step: The number of steps taken.
+        layers: The fields of `LayerMeasurement` by layer, in the order of the forward pass.
     """
 
     step: int
@@ -42,9 +42,9 @@ class AlignmentPoint:
 
 
 def log_spaced(steps: int, *, per_doubling: int = 1) -> tuple[int, ...]:
-    """Give the steps 0, 1, 2, 4, 8, … and the last one, or more of them for each doubling.
+    """Return the steps 0, 1, 2, 4, 8, … and the last one, or more of them per doubling.
 
-    Alignment changes fast at the beginning of training and slowly later; and so few measurements cost next to nothing.
+    Alignment changes fast early in training and slowly later, and so few measurements cost almost nothing.
 
     >>> log_spaced(100)
     (0, 1, 2, 4, 8, 16, 32, 64, 100)

@@ -1,6 +1,6 @@
-"""What a coordinate check works on: a model at one width, ready to be trained, as three functions.
+"""The subject of a coordinate check: a model at one width, ready for training, as three functions.
 
-The check knows nothing of training loops: whoever has one gives its step.
+The check does not depend on a training loop; any loop can provide its step.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,13 +21,13 @@ PyTree: TypeAlias = Any
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model at one width, ready to be trained with a constant learning rate.
+    """A model at one width, ready for training with a constant learning rate.
 
     Attributes:
-        plan: What is prescribed for it.
-        start: Gives stored parameters and the rest of the training state for a seed.
-        step: Takes a training step: parameters, state and the step's number to parameters and state.
-        measure: Measures the layers, given stored parameters at the start and now.
+        plan: The prescription.
+        start: Returns the stored parameters and the rest of the training state for a seed.
+        step: Takes a training step: maps parameters, state and step number to parameters and state.
+        measure: Measures the layers, given the initial and the current stored parameters.
     """
 
     plan: Prescription
@@ -46,7 +46,7 @@ class Subject:
         examples: tuple[Any, Any],
         optimizer: optax.GradientTransformation,
     ) -> "Subject":
-        """Make one from a model and an optimizer; it trains on the same examples at every step."""
+        """Create a subject from a model and an optimizer; it trains on the same examples at every step."""
         inputs, targets = examples
 
         @jax.jit
@@ -83,23 +83,23 @@ def own_model(
     convention: Convention = no_convention,
     rules: Mapping[str, Rule] = NO_RULES,
 ) -> Callable[[int], Subject]:
-    """Make what `check_coordinates` asks for from a model of your own.
+    """Create the subjects of `check_coordinates` for your own model.
 
     Args:
-        build: Gives freshly initialized parameters for a width and a seed.
-        model: The forward pass: parameters and inputs to logits.
-        loss: Logits and targets to a number.
-        examples: Inputs and targets, to train and to measure on.
-        exponents: What to prescribe: `solve(MUP, ADAM, FULL)`, or `check(...)` for exponents of your own.
-        optimizer: Makes the optimizer from a prescription, e.g. `lambda plan: adam(1e-3, plan)`.
+        build: Returns freshly initialized parameters for a width and a seed.
+        model: The forward pass, from parameters and inputs to logits.
+        loss: The loss, from logits and targets to a number.
+        examples: Inputs and targets, used for training and measuring.
+        exponents: The exponents: `solve(MUP, ADAM, FULL)`, or `check(...)` for your own.
+        optimizer: Creates the optimizer from a prescription, e.g. `lambda plan: adam(1e-3, plan)`.
         base_width: The width at which the learning rate was tuned.
         convention: Which axes are inputs and which are outputs, as for `prescribe`.
-        rules: What you know better about some leaves, as for `prescribe`.
+        rules: Roles, axes and constants of particular leaves, as for `prescribe`.
     """
     base = build(base_width, 0)
 
     def subject(width: int) -> Subject:
-        # Roles are found by comparing two widths, and the base width may be the one that is asked for.
+        # Roles are found by comparing two widths, and `width` may be the base width.
         other = base if width != base_width else jax.eval_shape(lambda: build(2 * base_width, 0))
         plan = prescribe(
             build(width, 0),
