@@ -1,14 +1,14 @@
-"""Checkpoints: the state of all lanes and the record of what happened, through Orbax.
+"""Checkpoints: the state of all lanes and the record of the run, through Orbax.
 
-The best by held-out loss is kept, and of the others the two newest, since a machine can die while it writes one. Each
-is written once, and appears whole or not at all; if the newest cannot be read all the same, the one before is taken and
-that is said.
+The best checkpoint by held-out loss is kept, and the two newest of the others, because a machine can die while it
+writes one. Each is written completely or not at all. If the newest still cannot be read, the previous one is used, with
+a message.
 
-Training does not wait for them: the state is copied on the device, which takes milliseconds, and everything else goes
-on in the background. Early on every evaluation finds a state better than all before, and to write them all would be
-more than a disk takes; so the best waits in memory until a checkpoint is due. Where the device has no room for copies,
-or several processes have to save together, training waits until the state has left the device, and each is written at
-once.
+Training does not wait for checkpoints: the state is copied on the device, which takes milliseconds, and the rest
+happens in the background. Early in training every evaluation finds a new best state, and a disk could not keep up with
+writing all of them, so the best state waits in memory until a checkpoint is due. If the device has no memory for
+copies, or several processes have to save together, training waits until the state has left the device, and every
+checkpoint is written at once.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import jax
 
-if TYPE_CHECKING:  # it takes a while to import, and most runs of a sweep end before they need it
+if TYPE_CHECKING:  # slow to import, and most runs of a sweep end before they need it
     import orbax.checkpoint as ocp
 
 PyTree: TypeAlias = Any
 
 _COPIES = 3
-"""The most that there are at a time: two that are being written, and the best since."""
+"""The largest number of copies at a time: two that are being written, and the best since then."""
 
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
@@ -43,9 +43,9 @@ class _Saved:
 
 
 class Checkpoints:
-    """The checkpoints of a run, or of the lanes that run together, in a folder.
+    """The checkpoints of a run, or of lanes that run together, in a folder.
 
-    A context, which closes them when it ends: also after an error, but not after an interrupt, which is not to wait.
+    A context manager that closes them on exit, also after an error, but not after an interrupt, which must not wait.
     """
 
     def __init__(self, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> None:
@@ -57,19 +57,19 @@ class Checkpoints:
         self._room: bool | None = None
 
     def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
-        """Save in the background; waits only for what is still being saved.
+        """Save in the background; wait only for a checkpoint that is still being written.
 
         Args:
             step: The number of steps taken.
-            states: The states after them; the caller may give them away as soon as this returns.
-            record: What happened until then.
-            best: Whether none before was better.
-            due: Whether it is time to write; if not, and there is room, it waits for the next that is.
+            states: The states; the caller may donate them as soon as this returns.
+            record: The record of the run so far.
+            best: Whether this is the best state so far.
+            due: Whether to write now. Otherwise, if there is memory, the state waits for the next checkpoint.
         """
         if due or (self._writing is not None and self._writing.done()):
             self._finish()
         if best:
-            self._waiting = None  # not worth writing any more
+            self._waiting = None  # no longer worth writing
         copy = self._copied(states)
         if copy is not None and not due:
             self._waiting = _Saved(step, copy, record, best)
@@ -77,11 +77,11 @@ class Checkpoints:
         self._write_all([_Saved(step, states if copy is None else copy, record, best)])
 
     def latest(self) -> int:
-        """Give the newest step, whether or not it can be read; 0 where there is no checkpoint."""
+        """Return the newest step, whether or not it can be read; 0 if there is no checkpoint."""
         return max((*self._best.all_steps(), *self._last.all_steps()), default=0)
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
-        """Give the newest step, states and record that can be read; None where there is no checkpoint."""
+        """Return the newest readable step, states and record; None if there is no checkpoint."""
         import orbax.checkpoint as ocp
 
         shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
@@ -91,14 +91,14 @@ class Checkpoints:
             try:
                 found = manager.restore(step, args=arguments)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                self._say(f"the checkpoint of step {step} cannot be read ({_first_line(error)}): trying the one before")
+                self._say(f"the checkpoint of step {step} cannot be read ({_first_line(error)}): trying an older one")
                 manager.delete(step)
                 continue
             return step, found["state"], found["record"]
         return None
 
     def close(self) -> None:
-        """Write what still waits, and wait until everything is on disk."""
+        """Write what is pending, and wait until everything is on disk."""
         self._write_all([])
         self._finish()
         self._last.close()
@@ -111,22 +111,22 @@ class Checkpoints:
         if kind is None:
             self.close()
         elif issubclass(kind, Exception):
-            with contextlib.suppress(Exception):  # what went wrong first is what to tell
+            with contextlib.suppress(Exception):  # report the first error
                 self.close()
 
     def _copied(self, states: PyTree) -> PyTree | None:
-        """Give a copy, if there is room for all that there may be."""
+        """Return a copy if there is memory for all copies that may be needed, else None."""
         if self._room is None:
             self._room = jax.process_count() == 1 and _has_room(states, copies=_COPIES)
         if self._room:
             try:
                 return jax.tree.map(lambda x: jax.device_put(x, x.sharding, may_alias=False), states)
-            except jax.errors.JaxRuntimeError:  # somebody else took it
+            except jax.errors.JaxRuntimeError:  # something else used the memory
                 self._room = False
         return None
 
     def _write_all(self, saved: list[_Saved]) -> None:
-        """Write what waits and these, in the background if there is room for that."""
+        """Write what is pending and `saved`, in the background if there is memory for it."""
         if self._waiting is not None:
             saved = [self._waiting, *saved]
             self._waiting = None
@@ -137,7 +137,7 @@ class Checkpoints:
             self._write(saved, wait=False)
 
     def _write(self, saved: list[_Saved], *, wait: bool) -> None:
-        """Write one after another; without waiting, Orbax goes on in threads of its own once a state has been read."""
+        """Write one after another; without waiting, Orbax continues in its own threads once a state has been read."""
         import orbax.checkpoint as ocp
 
         while saved:
@@ -145,7 +145,7 @@ class Checkpoints:
             arguments = ocp.args.Composite(
                 state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(one.record)
             )
-            if jax.process_count() > 1:  # processes meet at barriers, which two savings at once would mix up
+            if jax.process_count() > 1:  # processes meet at barriers, which two concurrent saves would mix up
                 self._last.wait_until_finished()
                 self._best.wait_until_finished()
             manager = self._best if one.best else self._last
@@ -154,14 +154,14 @@ class Checkpoints:
                 manager.wait_until_finished()
 
     def _finish(self) -> None:
-        """Wait for what is being written, and raise what went wrong."""
+        """Wait for the current write, and raise its error if it failed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
 
 def _has_room(states: PyTree, *, copies: int) -> bool:
-    """Say whether every device has room for copies of states beside all that it ever needed; CPUs are not asked."""
+    """Return whether every device has memory for copies on top of its peak use; always True for CPUs."""
     needed: dict[Any, int] = {}
     for leaf in jax.tree.leaves(states):
         for shard in leaf.addressable_shards:
@@ -177,7 +177,7 @@ def _has_room(states: PyTree, *, copies: int) -> bool:
 def _manager(folder: Path, *, keep: int) -> "ocp.CheckpointManager":
     import orbax.checkpoint as ocp
 
-    logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised, and pages of them help nobody
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised anyway
     warnings.filterwarnings("ignore", module="orbax")
     options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, cleanup_tmp_directories=True)
     return ocp.CheckpointManager(folder.absolute(), options=options, item_names=("state", "record"))

@@ -1,9 +1,9 @@
-"""What a large run would take on many devices, from a compilation that is never run.
+"""The cost of a large run on many devices, from a program that is compiled but never run.
 
-Numbers of two kinds, which must not be mixed up. *Analytic*: parameters, optimizer state and FLOPs that follow from
-shapes, and activations by a rule of thumb. *The compiler's*: what XLA says of the program it would run, split over that
-many simulated devices. It compiles for a CPU here, so its buffers are not a GPU's, and it counts the body of a loop
-once.
+There are two kinds of numbers, which must not be mixed up. *Analytic* numbers are parameters, optimizer state and FLOPs
+computed from shapes, and activations by a rule of thumb. The *compiler's* numbers are XLA's analysis of the program,
+split over that many simulated devices. It compiles for a CPU here, so its buffers differ from those on a GPU, and it
+counts the body of a loop once.
 """
 
 import functools
@@ -19,26 +19,26 @@ from widthwise.train.program import Lane, Program, PyTree, State
 from widthwise.train.sharding import Placement, make_mesh
 
 STATE_BYTES = 16
-"""Bytes for each parameter that training keeps: itself, its gradient, and Adam's two moments, in float32."""
+"""Bytes per parameter during training: the parameter, its gradient, and Adam's two moments, in float32."""
 GPU_FLOPS = 4e14
-"""bf16 FLOP/s that training sustains on one H200-class device: about half of its matrix peak."""
+"""Sustained bf16 FLOP/s of training on one H200-class device: about half of its matmul peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one training run takes.
+    """The cost of one training run.
 
     Attributes:
-        devices: Over how many devices.
+        devices: The number of devices.
         parameter_bytes: Parameters on each device, analytic.
         optimizer_bytes: Optimizer state on each device, analytic.
-        activation_bytes: Activations kept for the backward pass on each device, analytic, a rule of thumb.
-        compiled_argument_bytes: What the compiler says goes into a step on each device; None if not compiled.
-        compiled_temporary_bytes: What the compiler says it needs besides.
-        flops_per_step: FLOPs of a step over all devices, analytic: 6 per parameter and token, and causal attention.
-        compiled_flops: FLOPs that the compiler counts for a step on each device.
-        tokens: Tokens the run sees.
-        gpu_hours: FLOPs of the run at the assumed speed of one device.
+        activation_bytes: Activations stored for the backward pass on each device, analytic, by a rule of thumb.
+        compiled_argument_bytes: Arguments of a step on each device, according to the compiler; None if not compiled.
+        compiled_temporary_bytes: Temporary memory of a step on each device, according to the compiler.
+        flops_per_step: FLOPs of a step over all devices, analytic: 6 per parameter and token, plus causal attention.
+        compiled_flops: FLOPs of a step on each device, according to the compiler.
+        tokens: The number of training tokens.
+        gpu_hours: The time that the FLOPs of the run take at the assumed speed of one device.
     """
 
     devices: int
@@ -54,7 +54,7 @@ class Cost:
 
 
 def estimate(program: Program, lane: Lane, *, batch: int, devices: int, compile_it: bool) -> Cost:
-    """Estimate what a run takes; with `compile_it`, ask the compiler too, which takes that many simulated devices."""
+    """Estimate the cost of a run; with `compile_it`, also compile it, which needs that many simulated devices."""
     model = program.model
     if batch % devices:
         raise ValueError(f"batch is {batch}: expected a multiple of the {devices} devices")
@@ -88,7 +88,7 @@ def flops_per_step(model: Transformer, batch: int) -> float:
 
 
 def activation_bytes(model: Transformer, batch: int) -> int:
-    """Estimate what the backward pass needs: per token and block 12 to 16 widths, and the logits."""
+    """Estimate the memory for the backward pass: 12 to 16 widths per token and block, and the logits."""
     size = 2 if model.dtype == "bfloat16" else 4
     tokens, widths = batch * model.context, 12 if model.recomputes else 16
     return tokens * (model.blocks * widths * model.width * size + model.vocabulary * (size + 4))

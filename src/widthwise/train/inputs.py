@@ -24,7 +24,7 @@ from widthwise.train.spec import Spec
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run is trained and evaluated on, and what tells it apart from other data."""
+    """The training and evaluation data of a run, and a fingerprint that identifies it."""
 
     batches: Batches
     evaluation: Evaluation
@@ -32,7 +32,7 @@ class Inputs:
 
 
 def load_inputs(spec: Spec, *, progress: Progress = lambda _: None) -> Inputs:
-    """Open, and if necessary tokenize, the data that a run asks for."""
+    """Open the data of a run, tokenizing it first if necessary."""
     if spec.data == "synthetic":
         language = Synthetic(
             context=spec.context, batch=spec.batch, seed=spec.data_seed, vocabulary=spec.vocabulary or 32

@@ -1,10 +1,10 @@
-"""Lanes: several runs of one program at once, side by side where that pays and one after another where it does not.
+"""Lanes: several runs of one program, side by side where that pays and one after another where it does not.
 
-On a GPU, small models leave most of it idle, and `vmap` fills it with other runs. On a CPU lanes under `vmap` take
-longer than one after another, so there they share the compilation and nothing else. Each chunk of steps is one call:
-a `lax.scan` over what its steps need, with the state's buffers given away. What is compiled depends on the program and
-on how data is read, so that all lanes of a process that agree in these share it. Runs side by side are small and
-trained for minutes: their programs are better ready soon. A single one may be large, and trained for days.
+Small models leave most of a GPU idle, and `vmap` fills it with other runs. On a CPU, lanes under `vmap` take longer
+than one after another, so there they only share the compilation. Each chunk of steps is one call: a `lax.scan` over the
+inputs of its steps, with the state donated. The compiled code depends only on the program and on how data is read, so
+all lanes of a process with the same two share it. Runs side by side are small and train for minutes, so short
+compilation matters. A single run may be large and train for days.
 """
 
 import functools
@@ -27,7 +27,7 @@ from widthwise.train.sharding import Placement, place
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """What a chunk of steps tells: the loss of every step, and sizes at the last one, for each lane."""
+    """The results of a chunk of steps for each lane: the loss of every step, and the sizes at the last one."""
 
     losses: np.ndarray
     sizes: Sizes
@@ -37,8 +37,8 @@ class Lanes:
     """The runs of one program.
 
     Attributes:
-        program: What they share.
-        lanes: In what they differ.
+        program: The program that all of them share.
+        lanes: The data in which they differ.
         side_by_side: Whether they run under `vmap`.
     """
 
@@ -54,11 +54,11 @@ class Lanes:
         """Set up runs.
 
         Args:
-            program: What they share.
-            lanes: In what they differ.
+            program: The program that all of them share.
+            lanes: The data in which they differ.
             batches: The training data, the same for all.
-            side_by_side: Whether to run them under `vmap`; if None, where there are several and the device is no CPU.
-            mesh: The devices to split them over, from `make_mesh`; None for one device.
+            side_by_side: Whether to run them under `vmap`. None: if there are several and the device is not a CPU.
+            mesh: The devices to shard them over, from `make_mesh`; None for one device.
         """
         if not lanes:
             raise ValueError("no runs: expected one or more")
@@ -75,13 +75,13 @@ class Lanes:
         self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
         self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
         self._ahead = {**self._static, "soon": self.side_by_side}
-        # What calls of compiled functions take: all lanes at once, or each by itself.
+        # The arguments of compiled functions: all lanes at once, or each by itself.
         self._described = [_stack(self.lanes)] if self.side_by_side else self.lanes
         wake()
 
     @functools.cached_property
     def tokens_per_step(self) -> int:
-        """How many tokens a step of all lanes predicts."""
+        """The number of tokens that a step predicts in all lanes together."""
         item = jax.tree.map(lambda x: x[0], self._one_step)
         batch, length = jax.eval_shape(self._batches.reader.at, self._batches.data, item).shape
         return len(self.lanes) * batch * (length - 1)
@@ -95,17 +95,17 @@ class Lanes:
         evaluation: Evaluation | None = None,
         probe: Probe | None = None,
     ) -> None:
-        """Begin to compile what training will need; meanwhile `start` can be compiled and run.
+        """Start compiling what training will need; meanwhile `start` can be compiled and run.
 
         Args:
-            count: The steps of a chunk.
-            whole: Whether there will be chunks of so many steps.
-            cut: Whether there will be chunks of fewer, which share a program.
-            evaluation: What it will be evaluated on.
-            probe: What alignment will be measured on.
+            count: The number of steps of a full chunk.
+            whole: Whether there will be full chunks.
+            cut: Whether there will be shorter chunks, which share a program.
+            evaluation: The evaluation data.
+            probe: How alignment will be measured.
         """
         if self._devices is not None:
-            return  # how a state is split is only known when there is one
+            return  # the sharding of a state is only known once it exists
         if whole:
             self._chunks[count, False] = self._begin_chunk(count)
         if cut:
@@ -120,15 +120,15 @@ class Lanes:
             self._evaluations[data[0].shape, data[0].dtype] = _evaluate.begin(params, lane, *data, **self._ahead)
 
     def start(self) -> list[State]:
-        """Give the states before the first step: one of all lanes side by side, or one for each."""
+        """Return the initial states: one for all lanes side by side, or one per lane."""
         return [_start(lane, **self._static) for lane in self._groups]
 
     def chunk(
         self, states: list[State], start: int, count: int, *, size: int | None = None
     ) -> tuple[list[State], ChunkResult]:
-        """Take `count` steps from step `start` on. The states that were passed in are used up.
+        """Take `count` steps from step `start` on. The states passed in are donated.
 
-        Every count is a program to compile, unless there is a `size`: one program takes any number of steps up to it.
+        Every `count` needs its own program. With `size`, one program takes any number of steps up to `size`.
         """
         items = self._batches.chunk(start, count)
         taken = None
@@ -150,14 +150,14 @@ class Lanes:
         return states, ChunkResult(self._by_lane(losses)[:, :count], jax.tree.map(lambda *x: self._by_lane(x), *sizes))
 
     def chunk_bytes(self, count: int) -> int:
-        """Ask the compiler how much memory a chunk of `count` steps takes on the device; nothing is run."""
+        """Return the device memory of a chunk of `count` steps, according to the compiler; nothing is run."""
         memory = self._begin_chunk(count).result().memory_analysis()
         assert memory is not None
         taken = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-        return taken - memory.alias_size_in_bytes  # states that are given away are counted twice
+        return taken - memory.alias_size_in_bytes  # donated states are counted twice
 
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
-        """Give the held-out loss of every lane; NaN for one that has diverged."""
+        """Return the held-out loss of every lane; NaN for lanes that have diverged."""
         tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
         begun = self._evaluations.get((tokens.shape, tokens.dtype))
         run = functools.partial(_evaluate, **self._static) if begun is None else begun.result()
@@ -165,7 +165,7 @@ class Lanes:
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
 
     def initial(self) -> list[PyTree]:
-        """Draw the initial parameters once more, for `measure`."""
+        """Draw the initial parameters again, for `measure`."""
         return [_initial(lane, **self._static) for lane in self._groups]
 
     def measure(
@@ -174,9 +174,9 @@ class Lanes:
         """Measure the alignment of every dense layer of every lane.
 
         Args:
-            states: The lanes' states.
+            states: The states of the lanes.
             tokens: The batch to measure on.
-            initial: The initial parameters; drawn again from the seeds if None.
+            initial: The initial parameters; None to draw them again from the seeds.
         """
         batch = place(tokens, self._everywhere)
         begun = self._measurements.get((batch.shape, batch.dtype, initial is not None))
@@ -191,15 +191,15 @@ class Lanes:
         return [jax.tree.map(lambda x, lane=lane: x[lane], found[0]) for lane in range(len(self.lanes))]
 
     def alive(self, states: list[State]) -> list[bool]:
-        """Say of each lane whether it still learns."""
+        """Return whether each lane is still training."""
         return [step < 0 for step in self.diverged_at(states)]
 
     def diverged_at(self, states: list[State]) -> list[int]:
-        """Give for each lane the step at which it diverged; -1 for one that did not."""
+        """Return the step at which each lane diverged; -1 if it did not."""
         return self._by_lane([state.diverged_at for state in states]).tolist()
 
     def params(self, states: list[State], lane: int) -> PyTree:
-        """Give the stored parameters of one lane."""
+        """Return the stored parameters of one lane."""
         return jax.tree.map(lambda x: x[lane], states[0].params) if self.side_by_side else states[lane].params
 
     def _begin_chunk(self, count: int, *, cut: bool = False) -> Future[Any]:
@@ -222,13 +222,13 @@ class Lanes:
 
     @functools.cached_property
     def _one_step(self) -> PyTree:
-        return self._batches.chunk(0, 1)  # asked for once: data that is streamed starts over
+        return self._batches.chunk(0, 1)  # read once, because streamed data starts over
 
     def _abstract_state(self) -> State:
         return jax.eval_shape(functools.partial(_start, **self._static), self._abstract_lane)
 
     def _abstract(self, tree: PyTree) -> PyTree:
-        """Give what `place` would, without touching the device."""
+        """Return the shapes of what `place` would return, without using the device."""
 
         def one(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._everywhere, weak_type=x.weak_type)
@@ -262,7 +262,7 @@ def _measure(
 ) -> Measurement:
     if initial is None:
         initial = jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane)
-        # Drawn again they must be the same to the bit: fused with what follows, rounding would look like a change.
+        # Redrawn parameters must be identical to the bit: if fused with later operations, rounding looks like a change.
         initial = jax.lax.optimization_barrier(_split(initial, devices))
 
     def one(initial: PyTree, params: PyTree, lane: Lane) -> Measurement:
@@ -304,7 +304,7 @@ def _chunk(
     count = jax.tree.leaves(items)[0].shape[0]
     last = count - 1 if taken is None else taken - 1
     step = functools.partial(program.step, gathered=None if devices is None else devices.replicated)
-    if side_by_side:  # step by step: to trace a whole loop under `vmap` takes twice as long
+    if side_by_side:  # per step, because tracing the whole loop under `vmap` takes twice as long
         step = jax.vmap(step, in_axes=(0, 0, None), spmd_axis_name=None if devices is None else "lanes")
     sizes_of = _sizes_of(program, side_by_side)
     losses, none = _nothing(program, side_by_side, state, count)
@@ -315,7 +315,7 @@ def _chunk(
         if devices is not None:
             tokens = jax.lax.with_sharding_constraint(tokens, devices.batch)
         state, loss, gradients = step(state, lane, tokens)
-        # Sizes cost a pass over all parameters: only at the end, where they are looked at.
+        # Sizes cost a pass over all parameters, so only the last step computes them.
         sizes = jax.lax.cond(index == last, lambda: sizes_of(state.params, gradients), lambda: sizes)
         return (state, sizes), loss
 
@@ -347,7 +347,7 @@ def _sizes_of(program: Program, side_by_side: bool) -> Callable[[PyTree, PyTree]
 
 
 def _nothing(program: Program, side_by_side: bool, state: State, count: int) -> tuple[jax.Array, Sizes]:
-    """Give what a chunk tells of lanes that have diverged."""
+    """Return the losses and sizes of lanes that have diverged: NaN."""
     shapes = jax.eval_shape(_sizes_of(program, side_by_side), state.params, state.params)
     losses = jnp.full((*state.step.shape, count), jnp.nan)
     return losses, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)

@@ -1,4 +1,4 @@
-"""TensorBoard event files: the losses of each run as they come."""
+"""TensorBoard event files with the losses of each run."""
 
 import math
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from widthwise.train.loop import Progress
 
 
 class Logs:
-    """A writer for each run, in a folder of its name; none in a process that leaves writing to another."""
+    """One writer per run, in a folder of the same name; none in a process that does not write."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        # A writer whose disk is full ends, and training would wait for ever for room in its queue.
+        # A writer whose disk is full stops; with a small queue, training would then wait forever.
         self._writers = [SummaryWriter(str(folder / name), max_queue=1_000_000) for name in names]
         self._evaluated: list[float] = [math.nan] * len(names)
 
     def write(self, now: Progress) -> None:
-        """Write the losses of the last chunk, and the held-out loss when it is new."""
+        """Write the losses of the last chunk, and the held-out loss if it is new."""
         for lane, (writer, loss, held_out) in enumerate(zip(self._writers, now.losses, now.eval_losses, strict=False)):
             if math.isfinite(loss):
                 writer.add_scalar("train_loss", loss, now.step)
@@ -27,6 +27,6 @@ class Logs:
                 self._evaluated[lane] = held_out
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close the files."""
         for writer in self._writers:
             writer.close()

@@ -1,4 +1,4 @@
-"""The training loop: chunks of steps, evaluation, checkpoints, and an end that can come at any moment."""
+"""The training loop: chunks of steps, evaluation and checkpoints. It can be interrupted at any time."""
 
 import contextlib
 import math
@@ -20,13 +20,13 @@ Status: TypeAlias = Literal["finished", "diverged", "interrupted"]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What was measured after a number of steps.
+    """The measurements at one step.
 
     Attributes:
-        step: After how many.
+        step: The number of steps taken.
         eval_loss: The held-out loss.
-        params: The root mean square of stored parameters, by role.
-        gradients: That of the last step's gradients.
+        params: The root mean square of the stored parameters, by role.
+        gradients: The root mean square of the last gradients, by role.
     """
 
     step: int
@@ -37,15 +37,15 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
-        status: Finished, diverged, or interrupted: to be continued.
-        steps: How many steps it took; where it diverged, up to the step with the first loss that was not finite.
+        status: Finished, diverged, or interrupted (to be resumed).
+        steps: The number of steps taken; for a diverged run, the step with the first loss that was not finite.
         train_loss: The loss before every step.
-        points: What was measured on the way.
-        tokens_per_second: Of all lanes together.
-        alignment: What a probe measured on the way; empty without one.
+        points: The measurements during training.
+        tokens_per_second: The speed of all lanes together.
+        alignment: The measurements of a probe; empty without one.
     """
 
     status: Status
@@ -57,21 +57,21 @@ class Result:
 
     @property
     def eval_loss(self) -> float:
-        """The last held-out loss; NaN where there is none."""
+        """The last held-out loss; NaN if there is none."""
         return self.points[-1].eval_loss if self.points else float("nan")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where training stands, told after every chunk.
+    """The progress of training after a chunk.
 
     Attributes:
-        step: Steps taken.
-        steps: Steps to take.
-        start: The step that this call of `train` began with, after a checkpoint if there was one.
+        step: The number of steps taken.
+        steps: The total number of steps.
+        start: The step at which this call of `train` started or resumed.
         losses: The mean training loss of the last chunk, for each lane.
-        eval_losses: The last held-out losses; NaN where there is none yet.
-        tokens_per_second: Over all lanes, since the first chunk, which compiles.
+        eval_losses: The last held-out losses; NaN if there is none yet.
+        tokens_per_second: The speed of all lanes together, without the first chunk, which compiles.
     """
 
     step: int
@@ -84,7 +84,7 @@ class Progress:
 
 @dataclass
 class _Record:
-    """What has to survive a restart beside the state."""
+    """What has to survive a restart in addition to the state."""
 
     losses: list[list[float]]
     points: list[list[dict[str, Any]]]
@@ -99,18 +99,18 @@ class _Record:
 
 
 class Keeper(Protocol):
-    """What the loop needs of checkpoints."""
+    """The interface of checkpoints."""
 
     def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
-        """Keep the states after a number of steps, and what happened until then; one that is not due can wait."""
+        """Save the states and the record after `step` steps; if not due, this may be delayed."""
         ...
 
     def latest(self) -> int:
-        """Give the step of the newest that is kept; 0 where there is none."""
+        """Return the step of the newest checkpoint; 0 if there is none."""
         ...
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
-        """Give the newest that can be read; None where there is none."""
+        """Return the newest readable checkpoint; None if there is none."""
         ...
 
 
@@ -127,22 +127,22 @@ def train(
     progress: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Result]:
-    """Train all lanes to their end, going on from a checkpoint if there is one.
+    """Train all lanes to the end, resuming from a checkpoint if there is one.
 
     Args:
         lanes: The runs.
-        evaluation: What to evaluate on, every `evaluate_every` steps and at the end.
+        evaluation: The evaluation data, used every `evaluate_every` steps and at the end.
         chunk: Steps per call of the compiled program.
         evaluate_every: Steps between evaluations.
-        checkpoints: Where to save and to go on from; None to do neither.
-        checkpoint_seconds: How often to save.
-        checkpoint_steps: After how many steps to save in any case; None for time alone.
-        probe: When and on what to measure alignment; None to leave it.
-        progress: Told after every chunk.
-        stop: Asked after every chunk; when it says yes, the state is saved and the runs are interrupted.
+        checkpoints: Where to save and to resume from; None to do neither.
+        checkpoint_seconds: Seconds between checkpoints.
+        checkpoint_steps: Steps between checkpoints, in addition; None to go by time alone.
+        probe: When to measure alignment, and on what; None not to measure it.
+        progress: Called after every chunk.
+        stop: Called after every chunk; if it returns True, the state is saved and the runs are interrupted.
 
     Returns:
-        A result for each lane.
+        One result per lane.
     """
     steps, step = lanes.program.steps, 0
     counts = partial(_counts, steps=steps, chunk=chunk, evaluate_every=evaluate_every, probe=probe)
@@ -162,7 +162,7 @@ def train(
     for count in counts(step):
         if interrupted or not any(lanes.alive(states)):
             break
-        # A program for chunks that are full, and one for all that are not: every length would be one more to compile.
+        # One program for full chunks, and one for all others: otherwise every length would need its own compilation.
         states, result = lanes.chunk(states, step, count, size=None if count == chunk else chunk)
         step += count
         for losses, new in zip(record.losses, result.losses.tolist(), strict=True):
@@ -190,7 +190,7 @@ def train(
 
 
 def _counts(step: int, *, steps: int, chunk: int, evaluate_every: int, probe: Probe | None) -> Iterator[int]:
-    """Give how many steps each chunk takes from a step on: up to where there is something to evaluate or to measure."""
+    """Yield the number of steps of each chunk; chunks end where there is something to evaluate or to measure."""
     while step < steps:
         pauses = [steps, step - step % evaluate_every + evaluate_every]
         if probe is not None and (measured_next := probe.next_after(step)) is not None:
@@ -201,9 +201,9 @@ def _counts(step: int, *, steps: int, chunk: int, evaluate_every: int, probe: Pr
 
 
 class _Clock:
-    """Tokens per second of training proper: without pauses, and without the first call of each program, which compiles.
+    """Measures tokens per second of training, without the first call of each program, which compiles.
 
-    It runs from one call to the next; what a call did not take part in is left out by `paused`.
+    The clock runs from one call to the next, except inside `paused`.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class _Clock:
         self._tokens = 0
 
     def rate(self, tokens: int, *, full: bool) -> float | None:
-        """Take note of a call, of the program for full chunks or of that for others; give the rate so far."""
+        """Record a call of the program for full chunks, or of the one for shorter chunks; return the rate so far."""
         now = time.monotonic()
         if full in self._compiled:
             self._seconds += now - self._last
@@ -230,7 +230,7 @@ class _Clock:
 
 
 def _evaluate(record: _Record, step: int, losses: np.ndarray, chunk: ChunkResult) -> bool:
-    """Note the held-out losses of lanes that live; say whether one is better than all before."""
+    """Record the held-out losses of lanes that have not diverged; return whether one is the best so far."""
     for lane, (points, loss) in enumerate(zip(record.points, losses.tolist(), strict=True)):
         if math.isfinite(loss):
             params, gradients = (
@@ -246,7 +246,7 @@ def _evaluate(record: _Record, step: int, losses: np.ndarray, chunk: ChunkResult
 def _measure(
     record: _Record, step: int, lanes: Lanes, states: list[State], probe: Probe, initial: list[PyTree] | None
 ) -> None:
-    """Note the alignment of lanes that live."""
+    """Record the alignment of lanes that have not diverged."""
     measured = lanes.measure(states, np.asarray(probe.tokens), initial=initial)
     for points, found, alive in zip(record.alignment, measured, lanes.alive(states), strict=True):
         if alive:

@@ -1,7 +1,8 @@
-"""A program: everything of a training run that is compiled, and, apart from it, everything in which runs may differ.
+"""A program is the compiled part of a training run; a lane is the part in which runs may differ.
 
 Runs that share a `Program` differ only in their `Lane`: seed, scales, learning rate, epsilon, weight decay, attention
-scale. All of a lane is data, so one compilation serves all of them, one after another or side by side under `vmap`.
+scale. Everything in a lane is data, so one compilation serves all of them, one after another or side by side under
+`vmap`.
 """
 
 from dataclasses import dataclass, replace
@@ -24,14 +25,14 @@ PyTree: TypeAlias = Any
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """In what a run may differ from others of the same program.
+    """The data in which a run may differ from others of the same program.
 
     Attributes:
         seed: The seed of the initialization.
-        scales: The scalars that its parameterization prescribes.
+        scales: The scalars prescribed by its parameterization.
         attention_scale: The factor on attention logits.
         learning_rate: The base learning rate.
-        epsilon: The base epsilon; not used by an optimizer that has none.
+        epsilon: The base epsilon; ignored by optimizers without one.
         weight_decay: The independent weight decay.
     """
 
@@ -49,11 +50,10 @@ class State:
     """What changes from step to step.
 
     Attributes:
-        params: The parameters as stored.
-        optimizer: The optimizer's state.
-        step: How many steps have been taken.
-        diverged_at: The first step whose loss was not finite; -1 as long as there was none. From then on nothing
-            changes any more.
+        params: The stored parameters.
+        optimizer: The state of the optimizer.
+        step: The number of steps taken.
+        diverged_at: The first step whose loss was not finite, or -1. From then on, the parameters do not change.
     """
 
     params: PyTree
@@ -73,14 +73,14 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What is compiled.
+    """The compiled part of a training run.
 
     Attributes:
         model: The model.
         optimizer: The optimizer.
         layout: The roles of the model's parameters.
-        steps: The number of training steps, which fixes the schedule.
-        warmup: How many of them warm up.
+        steps: The number of training steps, which determines the schedule.
+        warmup: The number of warm-up steps.
     """
 
     model: Transformer
@@ -90,11 +90,11 @@ class Program:
     warmup: int
 
     def initial(self, lane: Lane) -> PyTree:
-        """Draw the initial parameters, as they are stored."""
+        """Draw the initial stored parameters."""
         return lane.scales.initial(draw(self.model, jax.random.key(lane.seed)))
 
     def start(self, lane: Lane) -> State:
-        """Give the state before the first step."""
+        """Return the state before the first step."""
         params = self.initial(lane)
         return State(
             params=params,
@@ -106,10 +106,10 @@ class Program:
     def step(
         self, state: State, lane: Lane, tokens: jax.Array, *, gathered: NamedSharding | None = None
     ) -> tuple[State, jax.Array, PyTree]:
-        """Take one step; give the new state, the loss before it, and the gradients.
+        """Take one step; return the new state, the loss before it, and the gradients.
 
-        `gathered` is where parameters are when they act, if they are split over devices when they do not. Saying so
-        keeps the batch split in between: left to itself, the compiler may gather activations in place of weights.
+        If parameters are sharded over devices, `gathered` is their sharding when they act. Stating it keeps the batch
+        sharded in between; otherwise the compiler may gather activations instead of weights.
         """
 
         def loss(params: PyTree) -> jax.Array:
@@ -135,12 +135,12 @@ class Program:
         return stepped, value, gradients
 
     def loss(self, effective: PyTree, attention_scale: Any, tokens: jax.Array, weights: jax.Array) -> jax.Array:
-        """Give the mean cross-entropy of every next token, in nats; tokens of weight 0 do not count."""
+        """Return the mean cross-entropy of the next tokens, in nats; tokens with weight 0 do not count."""
         losses = self.model.losses(effective, tokens[:, :-1], tokens[:, 1:], attention_scale)
         return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1)
 
     def evaluate(self, params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array) -> jax.Array:
-        """Give the mean loss over all batches of an evaluation set, every token counting the same."""
+        """Return the mean loss over all tokens of an evaluation set."""
         effective = lane.scales.effective(params)
 
         def one(batch: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -153,7 +153,7 @@ class Program:
     def measure(self, initial: PyTree, params: PyTree, lane: Lane, tokens: jax.Array) -> Measurement:
         """Measure the alignment of every dense layer on a batch of tokens.
 
-        In full float32 whatever the model trains in: early changes of weights are smaller than bfloat16 resolves.
+        Always in full float32, because early changes of weights are too small for bfloat16.
         """
         exact = replace(self.model, dtype="float32") if self.model.dtype == "bfloat16" else self.model
         effective = (lane.scales.effective(stored) for stored in (initial, params))

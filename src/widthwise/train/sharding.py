@@ -1,8 +1,8 @@
-"""Sharding: runs and their parameters over many devices.
+"""Sharding of runs and their parameters over many devices.
 
-A mesh has two axes. Lanes are split over `lanes`; parameters, gradients and optimizer state of each are split over
-`fsdp` (fully sharded data parallelism), along their largest axis that divides evenly, and so is the batch. A single
-run uses both axes for its batch. Where to split follows from shapes alone, so it holds for every optimizer.
+A mesh has two axes. Lanes are sharded over `lanes`. The parameters, gradients, optimizer state and batch of each lane
+are sharded over `fsdp` (fully sharded data parallelism), arrays along their largest evenly divisible axis. A single run
+uses both axes for its batch. The sharding depends only on shapes, so it works for every optimizer.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PyTree: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Placement:
-    """How runs lie on a mesh of `lanes` × `fsdp` devices.
+    """How runs are sharded over a mesh of `lanes` × `fsdp` devices.
 
     Attributes:
         mesh: The devices.
@@ -29,16 +29,16 @@ class Placement:
 
     @property
     def replicated(self) -> NamedSharding:
-        """The same on every device."""
+        """The sharding of an array that is the same on every device."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     @property
     def batch(self) -> NamedSharding:
-        """A batch of sequences, split over the devices that share a run."""
+        """The sharding of a batch of sequences, over the devices of a run."""
         return NamedSharding(self.mesh, PartitionSpec("fsdp" if self.side_by_side else ("lanes", "fsdp")))
 
     def state(self, shape: tuple[int, ...]) -> NamedSharding:
-        """One array of parameters or optimizer state; scalars are the same everywhere."""
+        """Return the sharding of an array of parameters or optimizer state; scalars are replicated."""
         lead = 1 if self.side_by_side else 0
         if len(shape) <= lead:
             return self.replicated
@@ -53,7 +53,7 @@ class Placement:
 
 
 def make_mesh(*, lanes: int = 1, fsdp: int | None = None) -> Mesh:
-    """Give a mesh over all devices of all processes."""
+    """Return a mesh over all devices of all processes."""
     devices = jax.devices()
     if fsdp is None:
         fsdp = len(devices) // lanes
@@ -63,7 +63,7 @@ def make_mesh(*, lanes: int = 1, fsdp: int | None = None) -> Mesh:
 
 
 def place(tree: PyTree, sharding: NamedSharding | None) -> PyTree:
-    """Put host arrays, the same in every process, on the devices of a mesh; on the default device without one."""
+    """Put host arrays, the same in every process, on the devices of a sharding, or on the default device."""
     if sharding is None:
         return jax.tree.map(jax.numpy.asarray, tree)
 

@@ -1,7 +1,6 @@
-"""The specification of a run: everything that decides what it computes, as one frozen value.
+"""The specification of a run: everything that determines what it computes, as one frozen value.
 
-Its id is the hash of what it *computes*, not of how it was asked for: two settings that come down to the same numbers
-are the same run.
+The id of a run is the hash of what it *computes*: two settings that result in the same numbers are the same run.
 """
 
 import dataclasses
@@ -21,14 +20,14 @@ from widthwise.theory import ALIGNMENTS, FULL, PARAMETERIZATIONS, Assessment, ch
 from widthwise.train.program import Lane, Program
 
 GLOBAL = "global"
-"""In place of an alignment: the same learning rate for every parameter at every width."""
+"""Instead of an alignment: the same learning rate for every parameter at every width."""
 
 OWN = "own"
-"""In place of an alignment: exponents that the user brings."""
+"""Instead of an alignment: the user's own exponents."""
 
 
 def describe(setting: str) -> str:
-    """Say in words where learning rates come from."""
+    """Describe where the learning rates come from."""
     return {GLOBAL: "one global learning rate", OWN: "learning rates of your own"}.get(setting, f"{setting} alignment")
 
 
@@ -41,59 +40,59 @@ class Spec:
     """One training run."""
 
     width: int = 128
-    """The model's width, a multiple of the head dimension."""
+    """Width of the model; a multiple of the head dimension."""
     blocks: int = 4
-    """The number of blocks."""
+    """Number of transformer blocks."""
     head_dim: int = 32
-    """The dimension of a head, the same at every width."""
+    """Dimension of an attention head, the same at every width."""
     context: int = 128
-    """The length of sequences."""
+    """Sequence length in tokens."""
     vocabulary: int | None = None
-    """The number of tokens the model has room for; the tokenizer's unless given."""
+    """Vocabulary size of the model; by default that of the tokenizer."""
     data: str = "stdlib"
-    """Where text comes from: stdlib (Python's own source, no download), synthetic, text, or c4."""
+    """Training data: stdlib (Python's own source code, no download), synthetic, text, or c4."""
     paths: tuple[str, ...] = ()
-    """Files, folders or patterns, for text; local shards, for c4."""
+    """Files, folders or patterns with the text; for c4, local shards."""
     tokenizer: str = "bytes"
-    """What makes tokens of text: bytes, or the path of a SentencePiece model."""
+    """Tokenizer: bytes, or the path of a SentencePiece model."""
     batch: int = 32
-    """Sequences in a batch."""
+    """Number of sequences in a batch."""
     steps: int = 300
-    """Training steps."""
+    """Number of training steps."""
     warmup: int = 30
-    """Steps of linear warm-up; cosine decay to 0 follows."""
+    """Number of linear warm-up steps, followed by cosine decay to 0."""
     optimizer: str = "adam"
-    """The optimizer: sgd, adam, adam_atan2, adam_ps or adafactor."""
+    """Optimizer: sgd, adam, adam_atan2, adam_ps (Adam with parameter scaling) or adafactor."""
     parameterization: str = "standard"
-    """The parameterization: standard, ntk, mup or mean_field."""
+    """Parameterization: standard, ntk, mup or mean_field."""
     alignment: str = "full"
-    """The alignment assumed for the learning rates: full, none, tensor_programs; or global, one rate for all."""
+    """Alignment assumed for the learning rates: full, none or tensor_programs; or global, for one rate everywhere."""
     rates: str | None = None
-    """Exponents of your own for the learning rates of embedding, hidden and readout, such as 0,-1,-1."""
+    """Your own learning-rate exponents for embedding, hidden layers and readout, such as 0,-1,-1."""
     base_width: int = 128
-    """The width at which the learning rate is what it says."""
+    """Width at which learning rate and epsilon are used unscaled: where they were tuned."""
     learning_rate: float = 3e-3
-    """The base learning rate."""
+    """Base learning rate: the peak of the schedule at the base width."""
     epsilon: float | None = None
-    """The base epsilon; the optimizer's own unless given."""
+    """Epsilon at the base width; by default that of the optimizer."""
     epsilon_per_parameter: bool = False
-    """Whether epsilon follows the gradients' exponents."""
+    """Scale epsilon for each parameter, with the exponents of the gradients."""
     weight_decay: float = 0.0
-    """Independent weight decay."""
+    """Weight decay per step at the peak of the schedule, independent of the learning rate."""
     embedding_constant: float = 1.0
-    """γ of the embedding: a factor on its learning rate."""
+    """Constant factor on the learning rate of embeddings."""
     hidden_constant: float = 1.0
-    """γ of hidden parameters."""
+    """Constant factor on the learning rate of hidden layers."""
     readout_constant: float = 1.0
-    """γ of the readout."""
+    """Constant factor on the learning rate of the readout."""
     seed: int = 0
-    """The seed of the initialization."""
+    """Seed of the initialization."""
     data_seed: int = 0
-    """The seed of the order of the data."""
+    """Seed of the order of the data."""
     dtype: str = "auto"
-    """What to compute in: float32, bfloat16, or auto: bfloat16 on a GPU."""
+    """Precision: float32, bfloat16, or auto (bfloat16 on a GPU, else float32)."""
     eval_batches: int = 8
-    """Held-out batches to evaluate on."""
+    """Number of held-out batches to evaluate on."""
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "head_dim", "context", "batch", "steps", "base_width", "eval_batches"):
@@ -128,16 +127,16 @@ class Spec:
 
     @property
     def setting(self) -> str:
-        """What to call the learning rates: the alignment assumed, global, or own."""
+        """The name of the learning rates: an alignment, global, or own."""
         return self.alignment if self.rates is None else OWN
 
     def own_rates(self) -> tuple[Fraction, ...] | None:
-        """Read the exponents of one's own, if there are any."""
+        """Return the user's own exponents, if there are any."""
         return None if self.rates is None else _read_rates(self.rates)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Spec":
-        """Read a specification; refuse what it does not know."""
+        """Read a specification; raise for unknown keys."""
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(
@@ -146,20 +145,20 @@ class Spec:
         return cls(**{**values, "paths": tuple(values.get("paths", ()))})
 
     def to_json(self) -> dict[str, Any]:
-        """Give the specification as values that `json.dumps` takes."""
+        """Return the specification as values for `json.dumps`."""
         return {**dataclasses.asdict(self), "paths": list(self.paths)}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A specification worked out: what to compile, what to feed it, and what it is.
+    """A resolved specification.
 
     Attributes:
         spec: The specification.
-        program: What is compiled.
-        lane: What is fed to it.
+        program: The program to compile.
+        lane: The data of this run.
         prescription: What the parameterization prescribes.
-        identity: Everything that decides what is computed, in numbers.
+        identity: Everything that determines what is computed, in numbers.
     """
 
     spec: Spec
@@ -176,9 +175,9 @@ class Run:
 
 
 def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = False) -> Run:
-    """Work a specification out for data with this vocabulary and fingerprint.
+    """Resolve a specification for data with this vocabulary and fingerprint.
 
-    A run that measures alignment on the way (`probe`) is another run: it computes more.
+    A run that measures alignment (`probe`) is a different run, because it computes more.
     """
     room = vocabulary if spec.vocabulary is None else spec.vocabulary
     if room < vocabulary:
@@ -213,7 +212,7 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
 
 
 def exponents_of(spec: Spec) -> Assessment:
-    """Give the exponents that a specification asks for, with the theory's verdict on them."""
+    """Return the exponents of a specification, with the theory's verdict on them."""
     return _exponents(spec.parameterization, spec.optimizer, spec.alignment, spec.rates)
 
 
@@ -236,7 +235,7 @@ def _prescribed(
     base_width: int,
     constants: Constants,
 ) -> tuple[Prescription, Scales]:
-    """Prescribe once for all learning rates and seeds: with and without an epsilon that follows the gradients."""
+    """Prescribe once for all learning rates and seeds; also return the scales with a constant epsilon."""
     exponents = _exponents(parameterization, optimizer, alignment, rates)
     plan = prescribe(model, exponents, base_width=base_width, constants=constants)
     return plan, plan.scales.with_constant_epsilon()
@@ -250,7 +249,7 @@ def _read_rates(rates: str) -> tuple[Fraction, ...]:
 
 
 def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) -> dict[str, Any]:
-    """Give what is computed: the scalars of every parameter in place of the names they came from."""
+    """Return what is computed: the scalars of every parameter, not the names they were derived from."""
     scales = lane.scales
     columns = (scales.init_std, scales.multiplier, scales.learning_rate, scales.epsilon, scales.floor)
     rows = zip(program.layout.leaves, *(jax.tree.leaves(column) for column in columns), strict=True)
@@ -281,5 +280,5 @@ def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) ->
 
 
 def _number(value: Any) -> float:
-    """Round away what different orders of multiplication leave behind, so that equal settings compare equal."""
+    """Round off what depends on the order of multiplication, so that equal settings compare equal."""
     return float(f"{float(value):.12g}")

@@ -1,4 +1,4 @@
-"""A run as the subject of a coordinate check: the engine's own step, one at a time."""
+"""A run as the subject of a coordinate check, using the engine's own step."""
 
 import functools
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from widthwise.train.program import Lane, Program, PyTree, State
 from widthwise.train.spec import Spec, resolve
 
 CONSTANT = 10**6
-"""So many steps that the schedule does not move within a check."""
+"""So many steps that the schedule is constant during a check."""
 
 
 def subject_of(spec: Spec, inputs: Inputs, *, examples: int = 8) -> Callable[[int], Subject]:
-    """Give what a coordinate check needs of a run, as a function of its width.
+    """Return the subject of a coordinate check for a run, as a function of the width.
 
-    The learning rate is constant; measured are `examples` held-out sequences. One compilation for each width serves
-    all parameterizations.
+    The learning rate is constant. Measurements use `examples` held-out sequences. One compilation per width serves all
+    parameterizations.
     """
     data = jax.tree.map(jnp.asarray, inputs.batches.data)
     probe = jnp.asarray(inputs.evaluation.tokens[0][:examples, :-1])
