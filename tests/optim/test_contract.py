@@ -242,7 +242,7 @@ def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: O
     for name, plan in plans.items():
         with pytest.raises(ValueError, match=f"the plan is for optimizers of the {name} family"):
             optimizer.build(0.1, plan)
-    with pytest.raises(ValueError, match="plan is a dict: expected what prescribe"):
+    with pytest.raises(ValueError, match="plan is a dict: expected the result of prescribe"):
         optimizer.build(0.1, PARAMS)
     with pytest.raises(ValueError, match=r"learning_rate is a function: .* as schedule="):
         optimizer.build(optax.cosine_decay_schedule(0.1, 10), right)

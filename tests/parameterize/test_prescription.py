@@ -280,7 +280,7 @@ def test_explain_shows_every_leaf_to_people_and_programs():
     [
         ({"width": 0}, "width is 0"),
         ({"width": 64.0}, "width is 64.0: expected a whole number"),
-        ({"exponents": MUP}, r"expected what solve\(...\) or check\(...\) gives"),
+        ({"exponents": MUP}, r"expected the result of solve\(...\) or check"),
         ({"base": model(8)}, "'in/bias' has shape .* expected a factor of width / base_width = 4"),
         ({"base": model(64)}, "'in/bias' has shape .* expected a factor of width / base_width = 4"),
         ({"base": {**model(BASE), "norm": {"scale": jnp.ones((1, 16))}}}, "'norm/scale' has shape"),

@@ -60,7 +60,7 @@ def fit_loss_law(parameters: Sequence[float], losses: Sequence[float]) -> LossLa
     from scipy import optimize  # slow to import, and only needed here
 
     if len(parameters) != len(losses):
-        raise ValueError(f"{len(parameters)} sizes and {len(losses)} losses: expected as many of each")
+        raise ValueError(f"{len(parameters)} sizes and {len(losses)} losses: expected the same number")
     if any(not 0 < value < math.inf for value in (*parameters, *losses)):
         raise ValueError("a size or a loss is not a finite number above 0: leave out what diverged")
     if len(set(parameters)) < FEWEST:

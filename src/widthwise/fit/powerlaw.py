@@ -54,9 +54,11 @@ def fit_power_law(widths: Sequence[int], octaves: Sequence[Measured]) -> PowerLa
     '-0.50 [-0.59, -0.41]'
     """
     if len(set(widths)) < len(widths) or len(widths) != len(octaves):
-        raise ValueError(f"widths are {list(widths)} for {len(octaves)} optima: expected as many, each width once")
+        raise ValueError(
+            f"widths are {list(widths)} for {len(octaves)} optima: expected one optimum per width, each width once"
+        )
     if any(not (each.error > 0 and each.freedom > 0 and math.isfinite(each.error)) for each in octaves):
-        raise ValueError("an optimum without a finite error above 0: expected only optima that are interior")
+        raise ValueError("an optimum without a finite error above 0: expected interior optima")
     if len(widths) < 2:
         return PowerLaw(exponent=UNKNOWN, widths=tuple(widths), line=None)
     line = combine(octaves, [[1.0, math.log2(width)] for width in widths])

@@ -162,10 +162,10 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
     if layer.passed:
         return None
     if math.isnan(layer.size.value) or math.isnan(layer.change.value):
-        return "its output is zero, unchanged or not finite: see whether it trains, or lower the learning rate"
+        return "its output is zero, unchanged or not finite: check that it trains, or lower the learning rate"
     if not layer.within(layer.initial):
         return (
-            f"it starts out as n^{layer.initial.value:.2f}: its initialization and multiplier must together have "
+            f"it starts out as n^{layer.initial.value:.2f}: initialization and multiplier together need "
             f"{_more_or_less(layer.initial.value)}"
         )
     failed = [slope for slope in (layer.change, layer.size) if not layer.within(slope)]
@@ -183,7 +183,7 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
         )
     return (
         f"its {what} scales as n^{worst.value:.2f}, though its learning rate scales as n^{now}, as full alignment "
-        f"asks: here it needs {_more_or_less(worst.value)}"
+        f"requires: here it needs {_more_or_less(worst.value)}"
     )
 
 
@@ -329,7 +329,7 @@ def _tabulate(measured: list[list[Measurement]]) -> Mapping[str, Mapping[str, np
     """Return an array over widths and seeds, by layer and field."""
     paths = measured[0][0].paths
     if any(found.paths != paths for at_width in measured for found in at_width):
-        raise ValueError("the model has other layers at other widths: expected the same ones")
+        raise ValueError("the layers of the model differ between widths: expected the same ones")
     columns = {
         name: np.stack([np.stack([getattr(found.values, name) for found in row]) for row in measured]).astype(float)
         for name in FIELDS

@@ -69,7 +69,7 @@ def layout_of(plan: Prescription | Scales, layout: Layout | None) -> Layout:
     if isinstance(plan, Prescription):
         return plan.layout
     if layout is None:
-        raise ValueError("scales without their layout: pass the prescription, or its layout beside its scales")
+        raise ValueError("scales without their layout: pass the prescription, or its layout with its scales")
     return layout
 
 
@@ -82,7 +82,7 @@ def map_leaves(function: Callable[..., Any], layout: Layout, tree: PyTree, *tree
     """Map a function over the leaves of trees with the layout's structure; its last argument is the axes of a leaf."""
     leaves, structure = jax.tree.flatten(tree)
     if [tuple(x.shape) for x in leaves] != [leaf.shape for leaf in layout.leaves]:
-        raise ValueError("the parameters are not those of the layout: expected the model that was prescribed for")
+        raise ValueError("the parameters are not those of the layout: expected the prescribed model")
     columns = [structure.flatten_up_to(other) for other in trees]
     axes = [leaf.axes for leaf in layout.leaves]
     return structure.unflatten([function(*row) for row in zip(leaves, *columns, axes, strict=True)])

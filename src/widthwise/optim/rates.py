@@ -24,7 +24,7 @@ def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
     if isinstance(plan, Scales):
         return plan
     if not isinstance(plan, Prescription):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"plan is a {type(plan).__name__}: expected what prescribe(...) gives, or its scales")
+        raise ValueError(f"plan is a {type(plan).__name__}: expected the result of prescribe(...), or its scales")
     if plan.exponents.family != family:
         raise ValueError(
             f"the plan is for optimizers of the {plan.exponents.family.name} family, this one is of {family.name}: "

@@ -168,7 +168,7 @@ def prescribe_layout(
         if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
     if not isinstance(exponents, Assessment):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"exponents is {exponents!r}: expected what solve(...) or check(...) gives")
+        raise ValueError(f"exponents is {exponents!r}: expected the result of solve(...) or check(...)")
     if exponents.rates is None:
         broken = "; ".join(str(constraint) for constraint in exponents.broken)
         raise ValueError(
@@ -248,7 +248,7 @@ def _sizes_at_base(layout: Layout, base: PyTree, width: int, base_width: int) ->
     for leaf, array in zip(layout.leaves, layout.of(base), strict=True):
         if isinstance(array, jax.ShapeDtypeStruct | Tracer):
             raise ValueError(
-                f"{leaf.path!r} of `base` is only a shape: its initial size is needed, pass the parameters"
+                f"{leaf.path!r} of `base` is only a shape: pass the parameters, since their initial size is needed"
             )
         _refuse_wrong_width(leaf, tuple(array.shape), Fraction(width, base_width))
         at_base = replace(leaf, shape=tuple(array.shape))
@@ -276,9 +276,7 @@ def _refuse_random_vector(leaf: Leaf, x: Any) -> None:
         return
     values = np.asarray(x)
     if values.size and (values != values.flat[0]).any():
-        raise ValueError(
-            f"{leaf.path!r} is not constant, and how large it should be is unknown: give `base` to prescribe"
-        )
+        raise ValueError(f"{leaf.path!r} is not constant, and its correct size is unknown: give `base` to prescribe")
 
 
 def _prescribed(

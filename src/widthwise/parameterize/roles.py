@@ -166,7 +166,7 @@ def _leaf(path: str, shape: tuple[int, ...], other: tuple[int, ...], rule: Rule,
     if axes is None:
         if len(shape) > 1 and (rule.role in (Role.HIDDEN, Role.READOUT) or (rule.role is None and grown)):
             raise ValueError(
-                f"{path!r} of shape {shape}: cannot tell which axes are inputs and which are outputs; give a "
+                f"{path!r} of shape {shape}: cannot tell which axes are inputs and which are outputs; pass a "
                 f"convention, or a rule such as {{{path!r}: Rule(axes=Axes(inputs=(0,), outputs=(1,)))}}"
             )
         axes = Axes(outputs=tuple(range(len(shape))))
@@ -261,8 +261,8 @@ def _refuse_several_readouts(inferred: Sequence[str]) -> None:
     if len(inferred) > 1:
         names = ", ".join(map(repr, inferred))
         raise ValueError(
-            f"{names} all have inputs that grow and outputs that do not, as a readout has: say which is one by a rule, "
-            "Rule(role=Role.READOUT), and give the others, such as keys and values with a fixed number of heads, "
+            f"{names} all have inputs that grow and outputs that do not, like a readout: mark the readout with "
+            "Rule(role=Role.READOUT) and the others, such as keys and values with a fixed number of heads, with "
             "Rule(role=Role.HIDDEN)"
         )
 
@@ -273,6 +273,6 @@ def _refuse_tied(leaves: list[Leaf]) -> None:
     lookups = [leaf.path for leaf in leaves if leaf.role is Role.EMBEDDING and leaf.axes.inputs]
     if lookups:
         raise ValueError(
-            f"no leaf is a readout: if {lookups[0]!r} is tied to it, give the model a readout of its own, since "
-            "embedding and readout scale differently; if the model has none, say headless=True"
+            f"no leaf is a readout: if {lookups[0]!r} is tied to it, give the model a separate readout, since "
+            "embedding and readout scale differently; if the model has none, pass headless=True"
         )
