@@ -13,7 +13,7 @@ compilation.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ import numpy as np
 
 from widthwise.data.corpus import Corpus, Tokens
 from widthwise.data.order import Order
-
-PyTree: TypeAlias = Any
+from widthwise.parameterize import PyTree
 
 
 class Batches(Protocol):

@@ -19,10 +19,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from widthwise.measure.capture import Product, Use, capture
-from widthwise.parameterize import Layout
+from widthwise.parameterize import Layout, PyTree
 from widthwise.theory import Role
 
-PyTree: TypeAlias = Any
 Scalar: TypeAlias = Float[Array, ""]
 
 

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 from jax.extend.core import Literal as Constant
 from jaxtyping import Array, Float
 
+from widthwise.parameterize import PyTree
 from widthwise.parameterize.paths import named_leaves
-
-PyTree: TypeAlias = Any
 
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call"}
 _CALLS |= {"custom_vjp_call", "custom_vjp_call_jaxpr"}

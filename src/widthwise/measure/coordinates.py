@@ -24,7 +24,6 @@ from widthwise.measure.subject import Subject
 from widthwise.parameterize import Prescription
 from widthwise.theory import FULL, Assessment, Role, solve
 
-PyTree: TypeAlias = Any
 Term: TypeAlias = Literal["updated", "inherited", "joint"]
 """The terms of a change: ΔW z⁰ (the layer's own update), W⁰Δz (from the layers below), ΔW Δz (both)."""
 

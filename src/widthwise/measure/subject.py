@@ -5,18 +5,16 @@ The check does not depend on a training loop; any loop can provide its step.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import optax
 
 from widthwise.measure.alignment import Measurement, measure
-from widthwise.parameterize import Prescription, Rule, prescribe
+from widthwise.parameterize import Prescription, PyTree, Rule, prescribe
 from widthwise.parameterize.axes import Convention, no_convention
 from widthwise.parameterize.roles import NO_RULES
 from widthwise.theory import Assessment
-
-PyTree: TypeAlias = Any
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from widthwise.models.model import PyTree
-from widthwise.parameterize import Axes, Rule
+from widthwise.parameterize import Axes, PyTree, Rule
 from widthwise.theory import Parameterization, Role
 
 

@@ -1,15 +1,13 @@
 """What the built-in models share: a frozen configuration, pure functions, and declared roles."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
-from widthwise.parameterize import Constants, Layout, Prescription, Rule, find_roles, prescribe_layout
+from widthwise.parameterize import Constants, Layout, Prescription, PyTree, Rule, find_roles, prescribe_layout
 from widthwise.parameterize.prescription import ONES
 from widthwise.theory import Assessment, Parameterization
-
-PyTree: TypeAlias = Any
 
 
 class Model(Protocol):

@@ -16,8 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from widthwise.models.cross_entropy import cross_entropy
 from widthwise.models.gelu import gelu
-from widthwise.models.model import PyTree
-from widthwise.parameterize import Axes, Rule
+from widthwise.parameterize import Axes, PyTree, Rule
 from widthwise.theory import Parameterization, Role
 
 _MATRIX = Axes(inputs=(0,), outputs=(1,))

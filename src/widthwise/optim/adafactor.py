@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import optax
 
 from widthwise.optim.parameter_scaling import FLOOR, layer_rms, layout_of, map_leaves, scale_by_parameter
-from widthwise.optim.rates import PyTree, Scalar, scales_of, with_rates
-from widthwise.parameterize import Axes, Layout, Prescription, Scales
+from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.parameterize import Axes, Layout, Prescription, PyTree, Scales
 from widthwise.theory import ADAFACTOR
 
 EPSILON = 1e-30

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from widthwise.optim.rates import PyTree, Scalar, scales_of, with_rates
-from widthwise.parameterize import Prescription, Scales
+from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.parameterize import Prescription, PyTree, Scales
 from widthwise.theory import ADAM
 
 EPSILON = 1e-9

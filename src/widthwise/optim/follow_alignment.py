@@ -18,8 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from widthwise.optim.rates import PyTree
-from widthwise.parameterize import Prescription
+from widthwise.parameterize import Prescription, PyTree
 from widthwise.theory import FULL, NONE, Alignment, Assessment, Role, solve_by_role
 
 ROLES = (Role.EMBEDDING, Role.HIDDEN, Role.READOUT)

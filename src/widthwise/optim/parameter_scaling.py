@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 
 from widthwise.optim.adam import EPSILON, scale_by_adam
-from widthwise.optim.rates import PyTree, Scalar, scales_of, with_rates
-from widthwise.parameterize import Axes, Layout, Prescription, Scales
+from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.parameterize import Axes, Layout, Prescription, PyTree, Scales
 from widthwise.theory import ADAFACTOR
 
 FLOOR = 1e-3

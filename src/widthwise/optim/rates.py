@@ -6,7 +6,7 @@ follows the schedule, but neither the base learning rate nor the factors (as in 
 Since it shrinks stored parameters by a fraction of themselves, multipliers do not affect it.
 """
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from widthwise.parameterize import Prescription, Scales
 from widthwise.theory import OptimizerFamily
 
 Scalar: TypeAlias = jax.Array | float
-PyTree: TypeAlias = Any
 
 
 def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:

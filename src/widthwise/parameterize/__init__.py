@@ -6,6 +6,7 @@ from widthwise.parameterize.axes import equinox as equinox
 from widthwise.parameterize.axes import flax as flax
 from widthwise.parameterize.explain import Explanation as Explanation
 from widthwise.parameterize.explain import explain as explain
+from widthwise.parameterize.paths import PyTree as PyTree
 from widthwise.parameterize.prescription import Constants as Constants
 from widthwise.parameterize.prescription import Prescription as Prescription
 from widthwise.parameterize.prescription import prescribe as prescribe

@@ -19,14 +19,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
+
+from widthwise.parameterize import PyTree
 
 if TYPE_CHECKING:  # slow to import, and most runs of a sweep end before they need it
     import orbax.checkpoint as ocp
 
-PyTree: TypeAlias = Any
 
 _COPIES = 3
 """The largest number of copies at a time: two that are being written, and the best since then."""

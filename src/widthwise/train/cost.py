@@ -15,7 +15,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from widthwise.models import Transformer, count_parameters
-from widthwise.train.program import Lane, Program, PyTree, State
+from widthwise.parameterize import PyTree
+from widthwise.train.program import Lane, Program, State
 from widthwise.train.sharding import Placement, make_mesh
 
 STATE_BYTES = 16

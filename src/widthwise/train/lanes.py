@@ -20,8 +20,9 @@ from jax.sharding import Mesh
 
 from widthwise.data import Batches, Evaluation, Reader
 from widthwise.measure import Measurement, Probe
+from widthwise.parameterize import PyTree
 from widthwise.train.compiling import Compiled, wake
-from widthwise.train.program import Lane, Program, PyTree, Sizes, State
+from widthwise.train.program import Lane, Program, Sizes, State
 from widthwise.train.sharding import Placement, place
 
 

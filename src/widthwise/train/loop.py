@@ -12,8 +12,9 @@ import numpy as np
 
 from widthwise.data import Evaluation
 from widthwise.measure import AlignmentPoint, Probe
+from widthwise.parameterize import PyTree
 from widthwise.train.lanes import ChunkResult, Lanes
-from widthwise.train.program import PyTree, State
+from widthwise.train.program import State
 
 Status: TypeAlias = Literal["finished", "diverged", "interrupted"]
 

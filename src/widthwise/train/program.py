@@ -6,7 +6,7 @@ scale. Everything in a lane is data, so one compilation serves all of them, one 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,8 @@ from jax.sharding import NamedSharding
 from widthwise.measure import Measurement, measure
 from widthwise.models import Transformer, draw
 from widthwise.optim import Optimizer, warmup_cosine
-from widthwise.parameterize import Layout, Scales
+from widthwise.parameterize import Layout, PyTree, Scales
 from widthwise.theory import Role
-
-PyTree: TypeAlias = Any
 
 
 @jax.tree_util.register_dataclass

@@ -6,13 +6,13 @@ uses both axes for its batch. The sharding depends only on shapes, so it works f
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-PyTree: TypeAlias = Any
+from widthwise.parameterize import PyTree
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 
 from widthwise.data import Reader
 from widthwise.measure import Measurement, Subject
+from widthwise.parameterize import PyTree
 from widthwise.train.inputs import Inputs
-from widthwise.train.program import Lane, Program, PyTree, State
+from widthwise.train.program import Lane, Program, State
 from widthwise.train.spec import Spec, resolve
 
 CONSTANT = 10**6
