@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from widthwise.fit import Estimate, exponent, fit_line, mean_of
+from widthwise.fit import Estimate, exponent, mean_of
 
 
 @pytest.mark.parametrize("samples", [2, 3, 5])
@@ -32,10 +32,3 @@ def test_an_exponent_is_the_slope_of_logarithms():
     assert exponent(widths, [3 * n**-0.75 for n in widths]) == pytest.approx(-0.75)
     assert math.isnan(exponent(widths, [1.0, 0.0, 2.0]))
     assert math.isnan(exponent(widths, [1.0, math.inf, 2.0]))
-
-
-def test_a_line_needs_two_places():
-    with pytest.raises(ValueError, match="two places or more"):
-        fit_line([1, 1], [2, 3])
-    with pytest.raises(ValueError, match="3 positions and 2 heights"):
-        fit_line([1, 2, 3], [2, 3])

@@ -4,14 +4,12 @@ from widthwise.fit.intervals import CONFIDENCE as CONFIDENCE
 from widthwise.fit.intervals import Estimate as Estimate
 from widthwise.fit.intervals import mean_of as mean_of
 from widthwise.fit.intervals import student as student
-from widthwise.fit.lines import Line as Line
-from widthwise.fit.lines import exponent as exponent
-from widthwise.fit.lines import fit_line as fit_line
 from widthwise.fit.losslaw import LossLaw as LossLaw
 from widthwise.fit.losslaw import fit_loss_law as fit_loss_law
 from widthwise.fit.optimum import Optimum as Optimum
 from widthwise.fit.optimum import find_optimum as find_optimum
 from widthwise.fit.powerlaw import PowerLaw as PowerLaw
+from widthwise.fit.powerlaw import exponent as exponent
 from widthwise.fit.powerlaw import fit_power_law as fit_power_law
 from widthwise.fit.transfer import TOLERANCE as TOLERANCE
 from widthwise.fit.transfer import Outcome as Outcome

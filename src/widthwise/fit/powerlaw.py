@@ -7,6 +7,7 @@ line, and three widths show little of it. If that spread exceeds the noise, use 
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -63,3 +64,15 @@ def fit_power_law(widths: Sequence[int], octaves: Sequence[Measured]) -> PowerLa
         return PowerLaw(exponent=UNKNOWN, widths=tuple(widths), line=None)
     line = combine(octaves, [[1.0, math.log2(width)] for width in widths])
     return PowerLaw(exponent=line.at([0.0, 1.0]).estimate, widths=tuple(widths), line=line)
+
+
+def exponent(widths: Sequence[float], sizes: Sequence[float]) -> float:
+    """Return the slope of log size against log width: 1/2 if sizes grow as √n, NaN if a size is 0 or not finite.
+
+    >>> exponent([64, 128, 256], [8.0, 8 * 2**0.5, 16.0])
+    0.5
+    """
+    if any(not (math.isfinite(size) and size > 0) for size in sizes):
+        return math.nan
+    logs = [[math.log(value) for value in values] for values in (widths, sizes)]
+    return round(statistics.linear_regression(*logs).slope, 12)

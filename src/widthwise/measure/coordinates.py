@@ -10,6 +10,7 @@ constant. The expectation explains a slope; it does not affect the verdict.
 """
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -18,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import numpy as np
 
-from widthwise.fit import Estimate, exponent, fit_line, mean_of
+from widthwise.fit import Estimate, exponent, mean_of
 from widthwise.measure.alignment import FIELDS, Measurement
 from widthwise.measure.subject import Subject
 from widthwise.parameterize import Prescription
@@ -317,7 +318,7 @@ class _Slopes:
         logs = (table[name] * np.log(np.maximum(table["fan_in"], 1))).mean(axis=1)
         if not np.isfinite(logs).all():
             return math.nan
-        return fit_line([math.log(width) for width in self._widths], logs.tolist()).slope
+        return statistics.linear_regression([math.log(width) for width in self._widths], logs.tolist()).slope
 
     def at_largest(self, path: str, name: str) -> float:
         """Return the mean size at the largest width."""

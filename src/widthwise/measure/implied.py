@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from widthwise.fit import fit_line
 from widthwise.measure.probe import AlignmentPoint
 from widthwise.parameterize import Layout
 from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, solve_by_role
@@ -87,7 +86,7 @@ def slopes(by_width: Mapping[int, Sequence[AlignmentPoint]]) -> list[AlignmentPo
     def slope(step: int, path: str, name: str) -> float:
         layers = [at[width][step][path] for width in widths]
         ratios = [layer[name] * math.log(max(layer["fan_in"], 1)) for layer in layers]
-        return fit_line(logs, ratios).slope if all(map(math.isfinite, ratios)) else math.nan
+        return statistics.linear_regression(logs, ratios).slope if all(map(math.isfinite, ratios)) else math.nan
 
     common = [step for step in at[widths[0]] if all(step in at[width] for width in widths)]
     paths = [path for point in by_width[widths[0]][:1] for path in point.layers]
