@@ -36,12 +36,12 @@ class Optimum:
     width: int
     octaves: Measured
     eval_loss: float
-    lower_tried: bool
-    higher_tried: bool
+    lower_tried: bool = True
+    higher_tried: bool = True
     seeds: int
-    fitted: tuple[float, float] | None
-    curvature: Estimate
-    lean: float
+    fitted: tuple[float, float] | None = None
+    curvature: Estimate = UNKNOWN
+    lean: float = 0.0
     edge: Edge
 
     @property
@@ -89,8 +89,6 @@ def find_optimum(curve: Curve) -> Optimum:
         width=curve.width,
         octaves=vertex,
         eval_loss=math.exp(parabola.bottom),
-        lower_tried=True,
-        higher_tried=True,
         seeds=parabola.seeds,
         fitted=(2.0**low, 2.0**high),
         curvature=Estimate.around(2 * parabola.bend.value, 2 * parabola.bend.error, freedom=parabola.bend.freedom),
@@ -110,10 +108,10 @@ def _bracketed(curve: Curve, window: Window) -> Optimum:
     first, last = min(window.first, curve.best - 1), max(window.last, curve.best + 1)
     error = float(curve.octaves[last] - curve.octaves[first]) / math.sqrt(12)
     best = Measured(value=float(curve.octaves[curve.best]), error=error, freedom=last - first)
-    return _without_parabola(curve, best, lower_tried=True, higher_tried=True)
+    return _without_parabola(curve, best)
 
 
-def _without_parabola(curve: Curve, best: Measured, *, lower_tried: bool, higher_tried: bool) -> Optimum:
+def _without_parabola(curve: Curve, best: Measured, *, lower_tried: bool = True, higher_tried: bool = True) -> Optimum:
     return Optimum(
         width=curve.width,
         octaves=best,
@@ -121,8 +119,5 @@ def _without_parabola(curve: Curve, best: Measured, *, lower_tried: bool, higher
         lower_tried=lower_tried,
         higher_tried=higher_tried,
         seeds=int(np.isfinite(curve.losses[:, curve.best]).sum()),
-        fitted=None,
-        curvature=UNKNOWN,
-        lean=0.0,
         edge=curve.edge,
     )

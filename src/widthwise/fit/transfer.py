@@ -7,7 +7,7 @@ exponent is negligible in practice. It *drifts* if the interval excludes 0 and e
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -104,15 +104,7 @@ class Transfer:
             "verdict": str(self.verdict.outcome),
             "summary": str(self.verdict),
             "optima": [_optimum(optimum) for optimum in self.optima],
-            "reuse": [
-                {
-                    "width": reuse.width,
-                    "eval_loss": _number(reuse.eval_loss),
-                    "given_up": _number(reuse.given_up),
-                    "stable": reuse.stable,
-                }
-                for reuse in self.reuse
-            ],
+            "reuse": [{name: _number(value) for name, value in asdict(reuse).items()} for reuse in self.reuse],
             "predictions": [
                 {
                     "width": prediction.width,

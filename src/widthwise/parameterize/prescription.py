@@ -22,7 +22,7 @@ from jax.core import Tracer
 from widthwise.parameterize.axes import Convention, no_convention
 from widthwise.parameterize.paths import PyTree
 from widthwise.parameterize.roles import NO_RULES, Layout, Leaf, Rules, find_roles
-from widthwise.parameterize.scales import Scales
+from widthwise.parameterize.scales import Scales, ones_like
 from widthwise.theory import Assessment, Exact, OptimizerFamily, Role, check, compare, exact, move
 
 
@@ -208,19 +208,8 @@ class _Exponents:
     g: Fraction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scalars:
-    """The scales of one leaf."""
-
-    init_std: Any = 1.0
-    multiplier: Any = 1.0
-    learning_rate: Any = 1.0
-    epsilon: Any = 1.0
-    floor: Any = 1.0
-
-
-_UNSCALED = _Scalars()
-_FIELDS = ("init_std", "multiplier", "learning_rate", "epsilon", "floor")
+_UNSCALED = ones_like(1.0)
+_PER_LEAF = jax.tree.structure(_UNSCALED)
 
 
 def _role_exponents(exponents: Assessment, role: Role) -> _Exponents:
@@ -287,7 +276,7 @@ def _prescribed(
     ratio: Fraction,
     size: tuple[Any, int] | None,
     constant: float,
-) -> _Scalars:
+) -> Scales:
     n = leaf.n(width)
     multiplier = n ** float(-e.a)
     if size is None:
@@ -295,20 +284,21 @@ def _prescribed(
     else:
         base_rms, base_n = size
         init_std = base_rms * (n / base_n) ** float(-e.a - e.b) / multiplier
-    scalars = _Scalars(
+    scalars = Scales(
         init_std=init_std,
         multiplier=multiplier,
         learning_rate=constant * float(ratio) ** float(-e.c),
         epsilon=float(ratio) ** float(-e.g),
+        floor=1.0,
     )
     return scalars if leaf.linear else _move(scalars, n, -e.a, family)
 
 
-def _move(scalars: _Scalars, m: int, theta: Fraction, family: OptimizerFamily) -> _Scalars:
+def _move(scalars: Scales, m: int, theta: Fraction, family: OptimizerFamily) -> Scales:
     if theta == 0:
         return scalars
     factor = m ** float(theta)
-    return _Scalars(
+    return Scales(
         init_std=scalars.init_std * factor,
         multiplier=scalars.multiplier / factor,
         learning_rate=scalars.learning_rate * m ** float(family.rate_correction * theta),
@@ -325,13 +315,12 @@ def _moved_exponents(exponents: Assessment, thetas: Mapping[Role, Fraction]) -> 
     return check(after, rates, exponents.family, exponents.alignment)
 
 
-def _to_scales(layout: Layout, scalars: list[_Scalars]) -> Scales:
-    return Scales(**{name: layout.tree([getattr(x, name) for x in scalars]) for name in _FIELDS})
+def _to_scales(layout: Layout, scalars: list[Scales]) -> Scales:
+    return jax.tree.transpose(layout.structure, _PER_LEAF, layout.tree(scalars))
 
 
-def _scalars(layout: Layout, scales: Scales) -> list[_Scalars]:
-    columns = {name: jax.tree.leaves(getattr(scales, name)) for name in _FIELDS}
-    return [_Scalars(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+def _scalars(layout: Layout, scales: Scales) -> list[Scales]:
+    return layout.structure.flatten_up_to(jax.tree.transpose(_PER_LEAF, layout.structure, scales))
 
 
 def _with_rms(x: jax.Array, std: Any, leaf: Leaf) -> jax.Array:

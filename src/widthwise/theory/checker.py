@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from widthwise.theory.alignment import Alignment
-from widthwise.theory.constraints import (
-    NONTRIVIAL,
-    Change,
-    Constraint,
-    at_init,
-    bounded_growth,
-    in_training,
-)
+from widthwise.theory.constraints import NONTRIVIAL, Change, Constraint, at_init, bounded_growth, in_training
 from widthwise.theory.exact import Exact
 from widthwise.theory.families import OptimizerFamily
 from widthwise.theory.parameterization import Parameterization
@@ -81,9 +74,9 @@ class Assessment:
     family: OptimizerFamily
     alignment: Alignment
     rates: tuple[Fraction, ...] | None
-    gradients: Gradients | None
-    residuals: tuple[Fraction, ...] | None
-    logit_change: Fraction | None
+    gradients: Gradients | None = None
+    residuals: tuple[Fraction, ...] | None = None
+    logit_change: Fraction | None = None
     constraints: tuple[Constraint, ...]
     verdict: Verdict
 
@@ -168,9 +161,6 @@ def unstable_at_init(
         family=family,
         alignment=alignment,
         rates=rates,
-        gradients=None,
-        residuals=None,
-        logit_change=None,
         constraints=at_init(parameterization),
         verdict=Verdict(stable_at_init=False, stable=False, nontrivial=False, feature_learning=False, residual=None),
     )
