@@ -34,6 +34,33 @@ class ChunkResult:
     sizes: Sizes
 
 
+@dataclass(frozen=True)
+class _Setup:
+    """What compiled functions depend on: the program, its devices, and whether all lanes share one call."""
+
+    program: Program
+    devices: Placement | None
+    side_by_side: bool
+
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Apply a function to every lane of a call."""
+        return jax.vmap(function) if self.side_by_side else function
+
+    def split(self, tree: PyTree) -> PyTree:
+        if (devices := self.devices) is None:
+            return tree
+        return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), tree)
+
+    def replicate(self, tree: PyTree) -> PyTree:
+        return tree if self.devices is None else jax.lax.with_sharding_constraint(tree, self.devices.replicated)
+
+    def nothing(self, state: State, count: int) -> tuple[jax.Array, Sizes]:
+        """Return the losses and sizes of lanes that have diverged: NaN."""
+        shapes = jax.eval_shape(self.each(self.program.sizes), state.params, state.params)
+        losses = jnp.full((*state.step.shape, count), jnp.nan)
+        return losses, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+
+
 class Lanes:
     """The runs of one program.
 
@@ -74,8 +101,8 @@ class Lanes:
         self._chunks: dict[tuple[int, bool], Future[Any]] = {}
         self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
         self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
-        self._static = {"program": program, "devices": self._devices, "side_by_side": self.side_by_side}
-        self._ahead = {**self._static, "soon": self.side_by_side}
+        self._setup = _Setup(program, self._devices, self.side_by_side)
+        self._ahead = {"setup": self._setup, "soon": self.side_by_side}
         # The arguments of compiled functions: all lanes at once, or each by itself.
         self._described = [_stack(self.lanes)] if self.side_by_side else self.lanes
         wake()
@@ -122,7 +149,7 @@ class Lanes:
 
     def start(self) -> list[State]:
         """Return the initial states: one for all lanes side by side, or one per lane."""
-        return [_start(lane, **self._static) for lane in self._groups]
+        return [_start(lane, setup=self._setup) for lane in self._groups]
 
     def chunk(
         self, states: list[State], start: int, count: int, *, size: int | None = None
@@ -140,11 +167,11 @@ class Lanes:
         if (begun := self._chunks.get((size or count, size is not None))) is not None:
             run = begun.result()
         else:
-            run = functools.partial(_chunk, reader=self._batches.reader, **self._static)
+            run = functools.partial(_chunk, reader=self._batches.reader, setup=self._setup)
         results = [
             run(state, lane, self._data, items, taken)
             if np.any(np.asarray(state.diverged_at) < 0)
-            else (state, *_nothing(self.program, self.side_by_side, state, size or count))
+            else (state, *self._setup.nothing(state, size or count))
             for state, lane in zip(states, self._groups, strict=True)
         ]
         states, losses, sizes = (list(column) for column in zip(*results, strict=True))
@@ -161,13 +188,13 @@ class Lanes:
         """Return the held-out loss of every lane; NaN for lanes that have diverged."""
         tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
         begun = self._evaluations.get((tokens.shape, tokens.dtype))
-        run = functools.partial(_evaluate, **self._static) if begun is None else begun.result()
+        run = functools.partial(_evaluate, setup=self._setup) if begun is None else begun.result()
         losses = [run(state.params, lane, tokens, weights) for state, lane in zip(states, self._groups, strict=True)]
         return np.where(self.alive(states), self._by_lane(losses), np.nan)
 
     def initial(self) -> list[PyTree]:
         """Draw the initial parameters again, for `measure`."""
-        return [_initial(lane, **self._static) for lane in self._groups]
+        return [_initial(lane, setup=self._setup) for lane in self._groups]
 
     def measure(
         self, states: list[State], tokens: np.ndarray, *, initial: Sequence[PyTree] | None = None
@@ -181,7 +208,7 @@ class Lanes:
         """
         batch = place(tokens, self._everywhere)
         begun = self._measurements.get((batch.shape, batch.dtype, initial is not None))
-        run = functools.partial(_measure, **self._static) if begun is None else begun.result()
+        run = functools.partial(_measure, setup=self._setup) if begun is None else begun.result()
         found = [
             run(state.params, start, lane, batch)
             for state, start, lane in zip(states, initial or [None] * len(states), self._groups, strict=True)
@@ -226,7 +253,7 @@ class Lanes:
         return self._batches.chunk(0, 1)  # read once, because streamed data starts over
 
     def _abstract_state(self) -> State:
-        return jax.eval_shape(functools.partial(_start, **self._static), self._abstract_lane)
+        return jax.eval_shape(functools.partial(_start, setup=self._setup), self._abstract_lane)
 
     def _abstract(self, tree: PyTree) -> PyTree:
         """Return the shapes of what `place` would return, without using the device."""
@@ -240,56 +267,32 @@ class Lanes:
         return np.asarray(values[0]) if self.side_by_side else np.stack([np.asarray(value) for value in values])
 
 
-@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
-def _start(lane: Lane, *, program: Program, devices: Placement | None, side_by_side: bool) -> State:
-    return _split(jax.vmap(program.start)(lane) if side_by_side else program.start(lane), devices)
+@functools.partial(jax.jit, static_argnames="setup")
+def _start(lane: Lane, *, setup: _Setup) -> State:
+    return setup.split(setup.each(setup.program.start)(lane))
 
 
-@functools.partial(jax.jit, static_argnames=("program", "devices", "side_by_side"))
-def _initial(lane: Lane, *, program: Program, devices: Placement | None, side_by_side: bool) -> PyTree:
-    return _split(jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane), devices)
+@functools.partial(jax.jit, static_argnames="setup")
+def _initial(lane: Lane, *, setup: _Setup) -> PyTree:
+    return setup.split(setup.each(setup.program.initial)(lane))
 
 
-@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
-def _measure(
-    params: PyTree,
-    initial: PyTree | None,
-    lane: Lane,
-    tokens: jax.Array,
-    *,
-    program: Program,
-    devices: Placement | None,
-    side_by_side: bool,
-) -> Measurement:
+@functools.partial(Compiled, static=("setup",))
+def _measure(params: PyTree, initial: PyTree | None, lane: Lane, tokens: jax.Array, *, setup: _Setup) -> Measurement:
     if initial is None:
-        initial = jax.vmap(program.initial)(lane) if side_by_side else program.initial(lane)
         # Redrawn parameters must be identical to the bit: if fused with later operations, rounding looks like a change.
-        initial = jax.lax.optimization_barrier(_split(initial, devices))
-
-    def one(initial: PyTree, params: PyTree, lane: Lane) -> Measurement:
-        return program.measure(initial, params, lane, tokens)
-
-    return _everywhere((jax.vmap(one) if side_by_side else one)(initial, params, lane), devices)
+        initial = jax.lax.optimization_barrier(setup.split(setup.each(setup.program.initial)(lane)))
+    measure = setup.each(lambda *one: setup.program.measure(*one, tokens))
+    return setup.replicate(measure(initial, params, lane))
 
 
-@functools.partial(Compiled, static=("program", "devices", "side_by_side"))
-def _evaluate(
-    params: PyTree,
-    lane: Lane,
-    tokens: jax.Array,
-    weights: jax.Array,
-    *,
-    program: Program,
-    devices: Placement | None,
-    side_by_side: bool,
-) -> jax.Array:
-    def one(params: PyTree, lane: Lane) -> jax.Array:
-        return program.evaluate(params, lane, tokens, weights)
-
-    return _everywhere((jax.vmap(one) if side_by_side else one)(params, lane), devices)
+@functools.partial(Compiled, static=("setup",))
+def _evaluate(params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, setup: _Setup) -> jax.Array:
+    evaluate = setup.each(lambda *one: setup.program.evaluate(*one, tokens, weights))
+    return setup.replicate(evaluate(params, lane))
 
 
-@functools.partial(Compiled, static=("program", "reader", "devices", "side_by_side"), donate=("state",))
+@functools.partial(Compiled, static=("setup", "reader"), donate=("state",))
 def _chunk(
     state: State,
     lane: Lane,
@@ -297,18 +300,17 @@ def _chunk(
     items: PyTree,
     taken: jax.Array | None,
     *,
-    program: Program,
+    setup: _Setup,
     reader: Reader,
-    devices: Placement | None,
-    side_by_side: bool,
 ) -> tuple[State, jax.Array, Sizes]:
+    program, devices = setup.program, setup.devices
     count = jax.tree.leaves(items)[0].shape[0]
     last = count - 1 if taken is None else taken - 1
     step = functools.partial(program.step, gathered=None if devices is None else devices.replicated)
-    if side_by_side:  # per step, because tracing the whole loop under `vmap` takes twice as long
+    if setup.side_by_side:  # per step, because tracing the whole loop under `vmap` takes twice as long
         step = jax.vmap(step, in_axes=(0, 0, None), spmd_axis_name=None if devices is None else "lanes")
-    sizes_of = _sizes_of(program, side_by_side)
-    losses, none = _nothing(program, side_by_side, state, count)
+    sizes_of = setup.each(program.sizes)
+    losses, none = setup.nothing(state, count)
 
     def body(carry: tuple[State, Sizes], xs: tuple[jax.Array, PyTree]) -> tuple[tuple[State, Sizes], jax.Array]:
         (state, sizes), (index, item) = carry, xs
@@ -330,28 +332,7 @@ def _chunk(
             return state, sizes, carry[2].at[..., index].set(loss)
 
         state, sizes, losses = jax.lax.fori_loop(0, taken, some, (state, none, losses))
-    return _split(state, devices), *_everywhere((losses, sizes), devices)
-
-
-def _split(tree: PyTree, devices: Placement | None) -> PyTree:
-    if devices is None:
-        return tree
-    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), tree)
-
-
-def _everywhere(tree: PyTree, devices: Placement | None) -> PyTree:
-    return tree if devices is None else jax.lax.with_sharding_constraint(tree, devices.replicated)
-
-
-def _sizes_of(program: Program, side_by_side: bool) -> Callable[[PyTree, PyTree], Sizes]:
-    return jax.vmap(program.sizes) if side_by_side else program.sizes
-
-
-def _nothing(program: Program, side_by_side: bool, state: State, count: int) -> tuple[jax.Array, Sizes]:
-    """Return the losses and sizes of lanes that have diverged: NaN."""
-    shapes = jax.eval_shape(_sizes_of(program, side_by_side), state.params, state.params)
-    losses = jnp.full((*state.step.shape, count), jnp.nan)
-    return losses, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+    return setup.split(state), *setup.replicate((losses, sizes))
 
 
 def _stack(trees: Sequence[PyTree]) -> PyTree:
