@@ -1,4 +1,4 @@
-"""Parameterize an Equinox model: three lines around a model that knows nothing of it."""
+"""Parameterize an Equinox model: three lines around the unchanged model."""
 
 import equinox as eqx
 import jax

@@ -1,4 +1,4 @@
-"""Parameterize a Flax Linen model: three lines around a model that knows nothing of it."""
+"""Parameterize a Flax Linen model: three lines around the unchanged model."""
 
 import flax.linen as nn
 import jax

@@ -1,4 +1,4 @@
-"""Parameterize a Flax NNX model: three lines around a model that knows nothing of it."""
+"""Parameterize a Flax NNX model: three lines around the unchanged model."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Parameterize a model that is a dict and a function: three lines, and rules in place of a framework's convention."""
+"""Parameterize a model that is a dict and a function: three lines, and rules instead of a framework convention."""
 
 import jax
 import jax.numpy as jnp
