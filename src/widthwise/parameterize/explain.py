@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from widthwise.parameterize.prescription import Prescription
@@ -61,14 +60,6 @@ def explain(
     Returns:
         One row per parameter. Unscaled parameters have no prescribed initial size.
     """
-    layout, scales = prescription.layout, prescription.scales
-    columns = (
-        layout.leaves,
-        jax.tree.leaves(scales.init_std),
-        jax.tree.leaves(scales.multiplier),
-        jax.tree.leaves(scales.learning_rate),
-        jax.tree.leaves(scales.epsilon),
-    )
     return Explanation(
         tuple(
             Row(
@@ -76,12 +67,12 @@ def explain(
                 shape=leaf.shape,
                 role=leaf.role.value if leaf.role else "unscaled",
                 fan_in=leaf.fan_in if leaf.axes.inputs else None,
-                init_std=_rms(init_std) if leaf.role else None,
-                multiplier=float(multiplier),
-                learning_rate=learning_rate * float(rate),
-                epsilon=None if epsilon is None else epsilon * float(eps) ** epsilon_power,
+                init_std=_rms(scales.init_std) if leaf.role else None,
+                multiplier=float(scales.multiplier),
+                learning_rate=learning_rate * float(scales.learning_rate),
+                epsilon=None if epsilon is None else epsilon * float(scales.epsilon) ** epsilon_power,
             )
-            for leaf, init_std, multiplier, rate, eps in zip(*columns, strict=True)
+            for leaf, scales in zip(prescription.layout.leaves, prescription.scales.by_leaf(), strict=True)
         )
     )
 

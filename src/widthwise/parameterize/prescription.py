@@ -102,7 +102,7 @@ class Prescription:
             _move(scalars, leaf.n(self.width), thetas[leaf.role], self.exponents.family)
             if leaf.role is not None and leaf.role in thetas and leaf.linear
             else scalars
-            for leaf, scalars in zip(self.layout.leaves, _scalars(self.layout, self.scales), strict=True)
+            for leaf, scalars in zip(self.layout.leaves, self.scales.by_leaf(), strict=True)
         ]
         return replace(self, scales=_to_scales(self.layout, moved), exponents=_moved_exponents(self.exponents, thetas))
 
@@ -209,7 +209,6 @@ class _Exponents:
 
 
 _UNSCALED = ones_like(1.0)
-_PER_LEAF = jax.tree.structure(_UNSCALED)
 
 
 def _role_exponents(exponents: Assessment, role: Role) -> _Exponents:
@@ -316,11 +315,7 @@ def _moved_exponents(exponents: Assessment, thetas: Mapping[Role, Fraction]) -> 
 
 
 def _to_scales(layout: Layout, scalars: list[Scales]) -> Scales:
-    return jax.tree.transpose(layout.structure, _PER_LEAF, layout.tree(scalars))
-
-
-def _scalars(layout: Layout, scales: Scales) -> list[Scales]:
-    return layout.structure.flatten_up_to(jax.tree.transpose(_PER_LEAF, layout.structure, scales))
+    return jax.tree.transpose(layout.structure, jax.tree.structure(_UNSCALED), layout.tree(scalars))
 
 
 def _with_rms(x: jax.Array, std: Any, leaf: Leaf) -> jax.Array:

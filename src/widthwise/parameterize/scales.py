@@ -49,6 +49,11 @@ class Scales:
         """Return initial parameters, given parameters with standard deviation 1 (LayerNorm scales: ones)."""
         return jax.tree.map(_times, unit, self.init_std)
 
+    def by_leaf(self) -> list["Scales"]:
+        """Return the scalars of each parameter, in the order in which JAX flattens the parameters."""
+        params = jax.tree.structure(self.multiplier)
+        return params.flatten_up_to(jax.tree.transpose(jax.tree.structure(ones_like(1.0)), params, self))
+
     def with_constant_epsilon(self) -> "Scales":
         """Return the same scales with one epsilon for all parameters."""
         return replace(
