@@ -282,13 +282,13 @@ def _measure(params: PyTree, initial: PyTree | None, lane: Lane, tokens: jax.Arr
     if initial is None:
         # Redrawn parameters must be identical to the bit: if fused with later operations, rounding looks like a change.
         initial = jax.lax.optimization_barrier(setup.split(setup.each(setup.program.initial)(lane)))
-    measure = setup.each(lambda *one: setup.program.measure(*one, tokens))
+    measure = setup.each(lambda initial, params, lane: setup.program.measure(initial, params, lane, tokens))
     return setup.replicate(measure(initial, params, lane))
 
 
 @functools.partial(Compiled, static=("setup",))
 def _evaluate(params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, setup: _Setup) -> jax.Array:
-    evaluate = setup.each(lambda *one: setup.program.evaluate(*one, tokens, weights))
+    evaluate = setup.each(lambda params, lane: setup.program.evaluate(params, lane, tokens, weights))
     return setup.replicate(evaluate(params, lane))
 
 
