@@ -1,9 +1,18 @@
-"""Set up before JAX is imported: eight simulated devices, so that sharding is tested everywhere."""
+"""Set up before JAX is imported, in the environment, so that the processes that tests start are set up alike.
+
+There are eight simulated devices, so that sharding is tested everywhere. Most of what tests take is compilation, so
+programs are hardly optimized, and each is compiled once: all processes of a test run, and of later ones, share a folder.
+"""
 
 import os
+from pathlib import Path
 
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/compilations"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import pytest
 from hypothesis import settings
