@@ -1,5 +1,7 @@
 """What holds for every optimizer, one table of tests over all of them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,12 +37,13 @@ def random_tree(seed: int, size: float = 1.0):
     random = np.random.default_rng(seed)
     drawn = {name: size * random.standard_normal(shape, np.float32) for name, shape in SHAPES.items()}
     drawn["embedding"][3] = 0.0  # a token that is never seen
-    return jax.tree.map(jnp.asarray, drawn)
+    return drawn
 
 
 PARAMS = random_tree(0, 0.3)
 LAYOUT = find_roles(PARAMS, rules=RULES)
-GRADIENTS = [random_tree(seed) for seed in range(1, 6)]
+GRADIENTS = jax.tree.map(lambda *steps: np.stack(steps), *(random_tree(seed) for seed in range(1, 6)))
+SCHEDULE = warmup_cosine(steps=5, warmup=2)
 
 
 def scales_like(seed: int) -> Scales:
@@ -48,19 +51,33 @@ def scales_like(seed: int) -> Scales:
     return jax.tree.map(lambda _: float(next(numbers)), ones_like(PARAMS))
 
 
-def steps(optimizer: Optimizer, params, scales: Scales, learning_rate, gradients=GRADIENTS, jit=True, **options):
-    """Take a step with each of the gradients."""
+def steps(optimizer: Optimizer, params, scales: Scales, learning_rate, gradients=GRADIENTS, layout=LAYOUT, **options):
+    """Take a step with each of the gradients: what the parameters are after each, and the last state."""
+    return _steps(optimizer, params, scales, learning_rate, gradients, layout, **options)
 
-    def step(params, state, gradient, scales, learning_rate):
-        transformation = optimizer.build(learning_rate, scales, layout=LAYOUT, **options)
+
+@functools.partial(jax.jit, static_argnames=("optimizer", "layout", "schedule"))
+def _steps(optimizer: Optimizer, params, scales: Scales, learning_rate, gradients, layout, **options):
+    """All numbers are arguments, so that what is compiled serves every test that takes such steps."""
+    transformation = optimizer.build(learning_rate, scales, layout, **options)
+
+    def step(before, gradient):
+        params, state = before
         updates, state = transformation.update(gradient, state, params)
-        return optax.apply_updates(params, updates), state
+        params = optax.apply_updates(params, updates)
+        return (params, state), params
 
-    step = jax.jit(step) if jit else step
-    state = optimizer.build(learning_rate, scales, layout=LAYOUT, **options).init(params)
-    for gradient in gradients:
-        params, state = step(params, state, gradient, scales, learning_rate)
-    return params, state
+    (_, state), after_each = jax.lax.scan(step, (params, transformation.init(params)), gradients)
+    return after_each, state
+
+
+def at(step: int, tree):
+    return jax.tree.map(lambda x: np.asarray(x)[step], tree)
+
+
+def trained(*args, **options):
+    """Give the parameters after the last step."""
+    return at(-1, steps(*args, **options)[0])
 
 
 def assert_close(x, y, rtol: float = 2e-5, atol: float = 1e-6):
@@ -69,9 +86,9 @@ def assert_close(x, y, rtol: float = 2e-5, atol: float = 1e-6):
 
 @every_optimizer
 def test_it_moves_every_parameter_that_has_a_gradient_and_stays_finite(optimizer: Optimizer):
-    params, _ = steps(optimizer, PARAMS, scales_like(0), 0.01)
+    params = trained(optimizer, PARAMS, scales_like(0), 0.01)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
-    moved = jax.tree.map(lambda x, y: np.asarray(x != y), params, PARAMS)
+    moved = jax.tree.map(lambda x, y: x != y, params, PARAMS)
     assert not moved["embedding"][3].any()
     assert moved["embedding"][:3].all()
     assert all(moved[name].all() for name in ("hidden", "scale", "readout"))
@@ -79,18 +96,24 @@ def test_it_moves_every_parameter_that_has_a_gradient_and_stays_finite(optimizer
 
 @every_optimizer
 def test_jit_changes_nothing(optimizer: Optimizer):
-    fast, slow = (steps(optimizer, PARAMS, scales_like(0), 0.01, jit=jit)[0] for jit in (True, False))
-    assert_close(fast, slow)
+    """With one leaf of each kind, a stack of matrices and a vector: a program is compiled for every operation."""
+    params, gradients = ({name: tree[name] for name in ("scale", "stack")} for tree in (PARAMS, at(0, GRADIENTS)))
+    layout = find_roles(params, rules={name: RULES[name] for name in params})
+
+    def step(params, gradients):
+        transformation = optimizer.build(0.01, ones_like(params), layout)
+        return transformation.update(gradients, transformation.init(params), params)
+
+    assert_close(jax.jit(step)(params, gradients), step(params, gradients))
 
 
 @every_optimizer
 def test_lanes_equal_single_runs(optimizer: Optimizer):
     scales = [scales_like(seed) for seed in range(3)]
     rates = np.array([0.01, 0.02, 0.005])
-    lanes = jax.vmap(lambda s, r: steps(optimizer, PARAMS, s, r)[0])(stack(scales), rates)
+    lanes, _ = jax.vmap(functools.partial(steps, optimizer, PARAMS))(stack(scales), rates)
     for lane, (one, rate) in enumerate(zip(scales, rates, strict=True)):
-        single, _ = steps(optimizer, PARAMS, one, float(rate))
-        assert_close(jax.tree.map(lambda x, lane=lane: x[lane], lanes), single)
+        assert_close(at(lane, lanes), steps(optimizer, PARAMS, one, float(rate))[0])
 
 
 @every_optimizer
@@ -100,9 +123,8 @@ def test_sharded_equals_unsharded(optimizer: Optimizer):
     def shard(x):
         return jax.device_put(x, NamedSharding(mesh, PartitionSpec(*[None] * (x.ndim - 1), "fsdp")))
 
-    sharded, state = steps(
-        optimizer, jax.tree.map(shard, PARAMS), scales_like(0), 0.01, [jax.tree.map(shard, g) for g in GRADIENTS]
-    )
+    given = jax.tree.map(shard, (PARAMS, GRADIENTS))
+    sharded, state = steps(optimizer, given[0], scales_like(0), 0.01, given[1])
     assert len(sharded["hidden"].sharding.device_set) == 4
     assert not sharded["hidden"].is_fully_replicated
     plain, plain_state = steps(optimizer, PARAMS, scales_like(0), 0.01)
@@ -112,8 +134,8 @@ def test_sharded_equals_unsharded(optimizer: Optimizer):
 
 @every_optimizer
 def test_state_is_float32_also_for_bfloat16_gradients(optimizer: Optimizer):
-    gradients = [jax.tree.map(lambda x: x.astype(jnp.bfloat16), g) for g in GRADIENTS]
-    params, state = steps(optimizer, PARAMS, scales_like(0), 0.01, gradients)
+    gradients = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.bfloat16), GRADIENTS)
+    params, state = jax.eval_shape(functools.partial(steps, optimizer), PARAMS, scales_like(0), 0.01, gradients)
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype(jnp.float32)}
     assert {x.dtype for x in jax.tree.leaves(state)} <= {jnp.dtype(jnp.float32), jnp.dtype(jnp.int32)}
 
@@ -127,23 +149,21 @@ def test_a_convex_problem_is_solved(optimizer: Optimizer):
     def loss(params):
         return sum(jnp.sum((x - y) ** 2) for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(target), strict=True))
 
-    @jax.jit
-    def solve(params):
-        def step(carry, _):
-            params, state = carry
-            updates, state = transformation.update(jax.grad(loss)(params), state, params)
-            return (optax.apply_updates(params, updates), state), None
+    def step(before, _):
+        params, state = before
+        value, gradient = jax.value_and_grad(loss)(params)
+        updates, state = transformation.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), value
 
-        return jax.lax.scan(step, (params, transformation.init(params)), length=300)[0][0]
-
-    assert loss(solve(PARAMS)) < 1e-3 * loss(PARAMS)
+    losses = jax.jit(lambda params: jax.lax.scan(step, (params, transformation.init(params)), length=300)[1])(PARAMS)
+    assert losses[-1] < 1e-3 * losses[0]
 
 
 @every_optimizer
 def test_the_factor_of_a_parameter_multiplies_its_step_and_no_others(optimizer: Optimizer):
     one = ones_like(PARAMS)
     tripled = Scales(**{**vars(one), "learning_rate": {**one.learning_rate, "hidden": 3.0}})
-    before, after = (steps(optimizer, PARAMS, scales, 0.01, GRADIENTS[:1])[0] for scales in (one, tripled))
+    before, after = (at(0, steps(optimizer, PARAMS, scales, 0.01)[0]) for scales in (one, tripled))
     step, tripled_step = (jax.tree.map(lambda x, y: x - y, params, PARAMS) for params in (before, after))
     np.testing.assert_allclose(tripled_step["hidden"], 3 * step["hidden"], rtol=1e-3, atol=1e-6)
     np.testing.assert_array_equal(tripled_step["readout"], step["readout"])
@@ -152,29 +172,22 @@ def test_the_factor_of_a_parameter_multiplies_its_step_and_no_others(optimizer: 
 @every_optimizer
 def test_weight_decay_is_independent_of_the_learning_rate_and_of_the_factors(optimizer: Optimizer):
     """With no gradient a parameter shrinks by the schedule times the decay, whatever the rates are."""
-    zeros = [jax.tree.map(jnp.zeros_like, PARAMS)] * 4
-    schedule = warmup_cosine(steps=4, warmup=2)
-    expected = np.prod([1 - 0.1 * float(schedule(t)) for t in range(4)])
+    zeros = jax.tree.map(np.zeros_like, GRADIENTS)
+    expected = np.prod([1 - 0.1 * float(SCHEDULE(t)) for t in range(5)])
     for rate in (0.01, 10.0):
-        params, _ = steps(optimizer, PARAMS, scales_like(0), rate, zeros, weight_decay=0.1, schedule=schedule)
+        params = trained(optimizer, PARAMS, scales_like(0), rate, zeros, weight_decay=0.1, schedule=SCHEDULE)
         assert_close(params, jax.tree.map(lambda x: expected * x, PARAMS))
 
 
 @every_optimizer
 def test_all_numbers_are_data_one_trace_serves_all(optimizer: Optimizer):
-    traces = 0
-
-    @jax.jit
-    def step(params, state, scales, learning_rate, weight_decay):
-        nonlocal traces
-        traces += 1
-        transformation = optimizer.build(learning_rate, scales, layout=LAYOUT, weight_decay=weight_decay)
-        return transformation.update(GRADIENTS[0], state, params)
-
-    state = optimizer.build(0.1, ones_like(PARAMS), layout=LAYOUT, weight_decay=0.1).init(PARAMS)
+    before, found = _steps._cache_size(), []
     for seed in range(3):
-        step(PARAMS, state, scales_like(seed), 0.1 / (seed + 1), 0.01 * seed)
-    assert traces == 1
+        numbers = {"learning_rate": 0.1 / (seed + 1), "weight_decay": 0.01 * seed}
+        found.append(trained(optimizer, PARAMS, scales_like(seed), **numbers, schedule=SCHEDULE)["hidden"])
+    assert _steps._cache_size() - before <= 1
+    assert not np.allclose(found[0], found[1])
+    assert not np.allclose(found[1], found[2])
 
 
 @every_optimizer
@@ -184,7 +197,7 @@ def test_only_an_optimizer_with_an_epsilon_takes_one(optimizer: Optimizer):
             optimizer.build(0.1, ones_like(PARAMS), epsilon=1e-8)
     else:
         default, same, other = (
-            steps(optimizer, PARAMS, scales_like(0), 0.1, epsilon=epsilon)[0]
+            trained(optimizer, PARAMS, scales_like(0), 0.1, epsilon=epsilon)
             for epsilon in (None, optimizer.epsilon, 1.0)
         )
         jax.tree.map(np.testing.assert_array_equal, default, same)
@@ -204,12 +217,8 @@ def test_only_an_optimizer_with_an_epsilon_takes_one(optimizer: Optimizer):
     ],
 )
 def test_with_scales_all_one_it_is_optaxs(name: str, reference: optax.GradientTransformation):
-    params, state = PARAMS, reference.init(PARAMS)
-    update = jax.jit(reference.update)
-    for gradient in GRADIENTS:
-        updates, state = update(gradient, state, params)
-        params = optax.apply_updates(params, updates)
-    ours, _ = steps(OPTIMIZERS[name], PARAMS, ones_like(PARAMS), 0.03)
+    theirs = Optimizer(name=name, family=OPTIMIZERS[name].family, make=lambda *_, **__: reference)
+    params, ours = (trained(one, PARAMS, ones_like(PARAMS), 0.03) for one in (theirs, OPTIMIZERS[name]))
     for whole_layer in ("heads", "stack") if OPTIMIZERS[name].by_layer else ():  # where ours means to differ
         del ours[whole_layer], params[whole_layer]
     assert_close(ours, params, rtol=1e-6, atol=1e-7)
@@ -217,15 +226,11 @@ def test_with_scales_all_one_it_is_optaxs(name: str, reference: optax.GradientTr
 
 @every_optimizer
 def test_a_stack_of_layers_trains_as_the_layers_would_by_themselves(optimizer: Optimizer):
-    together, _ = steps(optimizer, PARAMS, ones_like(PARAMS), 0.01)
-    layer = {"only": PARAMS["stack"][1]}
+    together = trained(optimizer, PARAMS, ones_like(PARAMS), 0.01)
+    layer, gradients = ({"only": x["stack"][..., 1, :, :]} for x in (PARAMS, GRADIENTS))
     layout = find_roles(layer, rules={"only": Rule(role=Role.READOUT, axes=MATRIX)})
-    transformation = optimizer.build(0.01, ones_like(layer), layout)
-    state = transformation.init(layer)
-    for gradient in GRADIENTS:
-        updates, state = transformation.update({"only": gradient["stack"][1]}, state, layer)
-        layer = optax.apply_updates(layer, updates)
-    np.testing.assert_allclose(together["stack"][1], layer["only"], rtol=2e-5, atol=1e-6)
+    alone = trained(optimizer, layer, ones_like(layer), 0.01, gradients, layout)
+    np.testing.assert_allclose(together["stack"][1], alone["only"], rtol=2e-5, atol=1e-6)
 
 
 @every_optimizer
@@ -237,7 +242,9 @@ def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: O
     }
     right = plans.pop(optimizer.family.name)
     by_plan, by_parts = (optimizer.build(0.1, *given) for given in ((right,), (right.scales, right.layout)))
-    updates = [t.update(GRADIENTS[0], t.init(PARAMS), PARAMS)[0] for t in (by_plan, by_parts)]
+    updates = [
+        jax.jit(lambda t=t: t.update(at(0, GRADIENTS), t.init(PARAMS), PARAMS)[0])() for t in (by_plan, by_parts)
+    ]
     assert_close(*updates, rtol=0, atol=0)
     for name, plan in plans.items():
         with pytest.raises(ValueError, match=f"the plan is for optimizers of the {name} family"):
@@ -252,7 +259,7 @@ def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: O
 def test_optimizers_that_look_at_layers_need_to_know_them(name: str):
     with pytest.raises(ValueError, match="scales without their layout"):
         OPTIMIZERS[name].build(0.1, ones_like(PARAMS))
-    other = {**PARAMS, "scale": jnp.ones(17)}
+    other = {**PARAMS, "scale": np.ones(17, np.float32)}
     transformation = OPTIMIZERS[name].build(0.1, ones_like(other), LAYOUT)
     with pytest.raises(ValueError, match="the parameters are not those of the layout"):
-        transformation.update(other, transformation.init(other), other)
+        jax.eval_shape(transformation.update, other, jax.eval_shape(transformation.init, other), other)
