@@ -1,5 +1,7 @@
 """The cross-entropy with a gradient of its own is the plain one, in every precision and under vmap."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +26,7 @@ def plain(hidden, kernel, labels):
     return optax.softmax_cross_entropy_with_integer_labels(hidden @ kernel, labels)
 
 
+@functools.partial(jax.jit, static_argnums=0, compiler_options={"xla_allow_excess_precision": False})
 def with_gradients(function, hidden, kernel, labels, weights):
     """Give the losses of all tokens, and the gradients of a sum in which each has a weight of its own."""
     losses, back = jax.vjp(lambda hidden, kernel: function(hidden, kernel, labels), hidden, kernel)
