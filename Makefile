@@ -15,7 +15,14 @@ demo: $(READY)
 	@$(BIN)/widthwise experiment transfer --scale cpu --parameterizations standard --settings global full \
 		--processes 2 --study studies/demo
 
-test: lint types unit
+# Types are checked while the tests run, and what is wrong with them is printed last.
+test:
+	@$(MAKE) --no-print-directory --silent --jobs 2 $(READY) browser
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types >.venv/types 2>&1 & types=$$!; failed=0; \
+		$(MAKE) --no-print-directory unit || failed=1; \
+		wait $$types || failed=1; \
+		cat .venv/types; exit $$failed
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -50,5 +57,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Widthwise needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
 	@echo "Installing into .venv ..."
 	@test -x $(BIN)/python$(VERSION) || $(PYTHON) -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	@touch $@
