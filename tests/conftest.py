@@ -1,7 +1,7 @@
 """Set up before JAX is imported, in the environment, so that the processes that tests start are set up alike.
 
 There are eight simulated devices, so that sharding is tested everywhere. Most of what tests take is compilation, so
-programs are hardly optimized, and each is compiled once: all processes of a test run, and of later ones, share a folder.
+programs are hardly optimized, and each is compiled once: all processes of this run and of later ones share a folder.
 """
 
 import os

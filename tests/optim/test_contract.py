@@ -243,7 +243,7 @@ def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: O
     right = plans.pop(optimizer.family.name)
     by_plan, by_parts = (optimizer.build(0.1, *given) for given in ((right,), (right.scales, right.layout)))
     updates = [
-        jax.jit(lambda t=t: t.update(at(0, GRADIENTS), t.init(PARAMS), PARAMS)[0])() for t in (by_plan, by_parts)
+        jax.jit(lambda p, g, t=t: t.update(g, t.init(p), p)[0])(PARAMS, at(0, GRADIENTS)) for t in (by_plan, by_parts)
     ]
     assert_close(*updates, rtol=0, atol=0)
     for name, plan in plans.items():
