@@ -21,10 +21,10 @@ def test_known_exponents_are_recovered(exponent: float):
 
 @pytest.mark.parametrize("seeds", [1, 3])
 @pytest.mark.parametrize("widths", [3, 4, 5])
-def test_intervals_hold_the_exponent_and_the_prediction_of_500_sweeps(widths: int, seeds: int):
+def test_intervals_hold_the_exponent_and_the_prediction_of_most_sweeps(widths: int, seeds: int):
     rng = np.random.default_rng([widths, seeds])
     held: list[tuple[bool, bool]] = []
-    for sweep in range(500):
+    for sweep in range(200):
         shape = Shape(
             bend=0.01 * 3 ** rng.uniform(), noise=0.001 * 6 ** rng.uniform(), cliff=rng.uniform(1, 2), end=3.0
         )

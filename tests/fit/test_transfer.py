@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 
 import numpy as np
 import pytest
@@ -115,13 +114,3 @@ def test_any_trials_have_a_result_that_json_takes():
             for w, x, seed in places
         ]
         json.dumps(fit_transfer(trials, predict=[4096]).to_json(), allow_nan=False)
-
-
-def test_tens_of_thousands_of_trials_are_fitted_in_seconds():
-    rng = np.random.default_rng(6)
-    groups = [simulate(rng, widths=5, seeds=2, parameters=True) for _ in range(30)]
-    assert sum(len(group) for group in groups) > 5000
-    begin = time.process_time()
-    for group in groups:
-        fit_transfer(group, predict=[8192])
-    assert time.process_time() - begin < 2.0

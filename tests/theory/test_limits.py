@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.theory.cases import Case, cases, exponents
-from tests.timing import least_seconds
 from widthwise.theory import (
     ADAM,
     FULL,
@@ -81,6 +80,7 @@ def test_a_network_unstable_at_initialization_has_no_limits():
     assert limits(check(growing, [0, 0, 0], ADAM, FULL)) == ()
 
 
-def test_a_thousand_layers_take_less_than_a_second():
-    case = solve(MUP.with_hidden_layers(1000), SGD, FULL)
-    assert least_seconds(lambda: limits(case), repeats=5) < 1
+def test_a_network_may_be_a_thousand_layers_deep():
+    found = limits(solve(MUP.with_hidden_layers(1000), SGD, FULL))
+    assert len(found) == 1002
+    assert all(found)

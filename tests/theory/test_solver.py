@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.theory.cases import Case, amounts, cases, unit
-from tests.timing import least_seconds
 from widthwise.theory import (
     ADAM,
-    ALIGNMENTS,
     FAMILIES,
     FULL,
     MUP,
@@ -151,15 +149,3 @@ def test_alignment_for_another_depth_is_refused():
     layer = LayerAlignment(1, "1/2", 1)
     with pytest.raises(ValueError, match="given for 2 hidden layers but the network has 1"):
         solve(STANDARD, ADAM, Alignment(hidden=(layer, layer), readout=layer))
-
-
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
-def test_a_hundred_layers_are_solved_in_less_than_ten_milliseconds(family: OptimizerFamily):
-    network = MUP.with_hidden_layers(100)
-    assert least_seconds(lambda: solve(network, family, FULL), repeats=50) < 0.010
-
-
-def test_the_whole_table_is_solved_in_less_than_fifty_milliseconds():
-    cases = [(p, f, a) for p in PARAMETERIZATIONS.values() for f in FAMILIES.values() for a in ALIGNMENTS.values()]
-    assert len(cases) == 36
-    assert least_seconds(lambda: [solve(*case) for case in cases]) < 0.050
