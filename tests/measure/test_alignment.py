@@ -1,5 +1,6 @@
 """The log alignment ratio is what its definition says, in every model, at every moment."""
 
+import functools
 import math
 from itertools import pairwise
 
@@ -20,17 +21,31 @@ SMALL = Transformer(width=32, blocks=1, head_dim=16, context=8, vocabulary=16)
 DENSE = ["attention/query", "attention/key", "attention/value", "attention/out", "mlp/up", "mlp/down"]
 
 
+drawn = jax.jit(draw, static_argnums=0)
+ratio = jax.jit(log_alignment_ratio)
+
+
 def parameters(model: Transformer, name: str, seed: int = 0):
     plan = prescribe(model, solve(PARAMETERIZATIONS[name], ADAM, FULL), base_width=model.width)
-    return plan.effective(plan.scales.initial(draw(model, jax.random.key(seed))))
+    return jax.jit(lambda unit: plan.effective(plan.scales.initial(unit)))(drawn(model, jax.random.key(seed)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def measured(model: MLP, before, after, x):
+    return measure(model.logits, before, after, x)
 
 
 def tokens(model: Transformer, batch: int = 8) -> jax.Array:
     return jnp.asarray(np.random.default_rng(9).integers(model.vocabulary, size=(batch, model.context)), jnp.int32)
 
 
-def examples(model: MLP) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(2).standard_normal((6, model.inputs), np.float32))
+def examples(model: MLP) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal((6, model.inputs), np.float32)
+
+
+def two_draws(model: MLP):
+    """Give parameters as before and after training, as NumPy's arrays: what tests do with them is not compiled."""
+    return (jax.tree.map(np.asarray, drawn(model, jax.random.key(seed))) for seed in (0, 1))
 
 
 @jax.jit
@@ -67,7 +82,7 @@ def test_a_rank_one_pair_is_aligned_completely(fan_in: int, fan_out: int, rows: 
     direction = draw.normal(size=fan_in)
     weight = jnp.asarray(scale * np.outer(direction, draw.choice([-1, 1], fan_out)), jnp.float32)
     inputs = jnp.asarray(np.outer(draw.normal(size=rows) + 2, direction), jnp.float32)
-    assert float(jax.jit(log_alignment_ratio)(weight, inputs)) == pytest.approx(1, abs=1e-4)
+    assert float(ratio(weight, inputs)) == pytest.approx(1, abs=1e-4)
 
 
 @settings(max_examples=20)
@@ -86,18 +101,22 @@ def test_for_independent_factors_the_squared_norm_ratio_is_the_fan_in_on_average
 
 def test_roles_are_averaged_over_layers_that_can_be_measured():
     model = MLP(width=32, hidden_layers=2)
-    before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
+    before, after = two_draws(model)
     frozen = {**after, "hidden": [before["hidden"][0], after["hidden"][1]]}
     x = examples(model)
-    found = measure(model.logits, before, frozen, x)
-    table = np.asarray(by_role(found, layout(model, PARAMETERIZATIONS["standard"])))
+    found = measured(model, before, frozen, x)
+    table = jax.jit(lambda: by_role(found, layout(model, PARAMETERIZATIONS["standard"])))()
     first, second, readout = (found[path] for path in ("hidden/0", "hidden/1", "readout"))
     assert math.isnan(float(first.alpha))
     mean_omega = (float(first.omega) + float(second.omega)) / 2
     np.testing.assert_allclose(table[0], [float(second.alpha), mean_omega, float(second.u)], rtol=1e-5)
     np.testing.assert_allclose(table[1], [float(readout.alpha), float(readout.omega), float(readout.u)], rtol=1e-5)
     with pytest.raises(ValueError, match="no hidden layer was measured, only readout"):
-        by_role(measure(model.logits, before, after, x, layers=["readout"]), layout(model, PARAMETERIZATIONS["mup"]))
+        jax.eval_shape(
+            lambda: by_role(
+                measure(model.logits, before, after, x, layers=["readout"]), layout(model, PARAMETERIZATIONS["mup"])
+            )
+        )
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 8), (1, 2, 1), (50, 300, 7)])
@@ -107,14 +126,14 @@ def test_the_frobenius_form_agrees(shape: tuple[int, int, int]):
     weight, inputs = random.normal(size=(fan_in, fan_out)), random.normal(size=(rows, fan_in))
     norms = [np.linalg.norm(x) for x in (inputs @ weight, weight, inputs)]
     frobenius = 1 + math.log(norms[0] / (norms[1] * norms[2])) / math.log(fan_in)
-    ratio = log_alignment_ratio(jnp.asarray(weight, jnp.float32), jnp.asarray(inputs, jnp.float32))
-    assert float(ratio) == pytest.approx(frobenius, abs=1e-5)
+    found = ratio(weight.astype(np.float32), inputs.astype(np.float32))
+    assert float(found) == pytest.approx(frobenius, abs=1e-5)
 
 
 def test_a_factor_of_zero_has_no_ratio():
-    assert math.isnan(float(log_alignment_ratio(jnp.zeros((4, 2)), jnp.ones((3, 4)))))
-    assert math.isnan(float(log_alignment_ratio(jnp.ones((4, 2)), jnp.zeros((3, 4)))))
-    assert math.isnan(float(log_alignment_ratio(jnp.ones((1, 2)), jnp.ones((3, 1)))))
+    assert math.isnan(float(ratio(np.zeros((4, 2)), np.ones((3, 4)))))
+    assert math.isnan(float(ratio(np.ones((4, 2)), np.zeros((3, 4)))))
+    assert math.isnan(float(ratio(np.ones((1, 2)), np.ones((3, 1)))))
 
 
 def test_the_four_terms_add_up_to_what_leaves_the_layer():
@@ -130,36 +149,37 @@ def test_the_four_terms_add_up_to_what_leaves_the_layer():
 
 def test_alpha_omega_and_u_are_the_ratios_of_the_three_terms_of_the_change():
     model = MLP(width=32, hidden_layers=1)
-    before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
+    before, after = two_draws(model)
     x = examples(model)
-    found = measure(model.logits, before, after, x)["hidden/0"]
-    z, new = (jax.nn.relu(x @ params["embedding"]) for params in (before, after))
+    found = measured(model, before, after, x)["hidden/0"]
+    z, new = (np.maximum(x @ params["embedding"], 0) for params in (before, after))
     weight, update = before["hidden"][0], after["hidden"][0] - before["hidden"][0]
-    assert float(found.alpha) == pytest.approx(float(log_alignment_ratio(update, z)), abs=1e-5)
-    assert float(found.omega) == pytest.approx(float(log_alignment_ratio(weight, new - z)), abs=1e-5)
-    assert float(found.u) == pytest.approx(float(log_alignment_ratio(update, new - z)), abs=1e-5)
-    assert float(found.ratio) == pytest.approx(float(log_alignment_ratio(after["hidden"][0], new)), abs=1e-5)
+    assert float(found.alpha) == pytest.approx(float(ratio(update, z)), abs=1e-5)
+    assert float(found.omega) == pytest.approx(float(ratio(weight, new - z)), abs=1e-5)
+    assert float(found.u) == pytest.approx(float(ratio(update, new - z)), abs=1e-5)
+    assert float(found.ratio) == pytest.approx(float(ratio(after["hidden"][0], new)), abs=1e-5)
     for name, term in (("updated", z @ update), ("inherited", (new - z) @ weight), ("joint", (new - z) @ update)):
-        assert float(getattr(found, name)) == pytest.approx(float(jnp.sqrt(jnp.mean(term**2))), rel=1e-5)
-    assert float(found.input_change) == pytest.approx(float(jnp.sqrt(jnp.mean((new - z) ** 2))), rel=1e-5)
+        assert float(getattr(found, name)) == pytest.approx(np.sqrt(np.mean(term**2)), rel=1e-5)
+    assert float(found.input_change) == pytest.approx(np.sqrt(np.mean((new - z) ** 2)), rel=1e-5)
 
 
 def test_ratios_do_not_depend_on_multipliers():
     model = MLP(width=32, hidden_layers=1)
-    before, after = (draw(model, jax.random.key(seed)) for seed in (0, 1))
+    before, after = two_draws(model)
     doubled = [{**params, "readout": 2 * params["readout"]} for params in (before, after)]
     x = examples(model)
-    plain, scaled = measure(model.logits, before, after, x), measure(model.logits, *doubled, x)
+    plain, scaled = measured(model, before, after, x), measured(model, *doubled, x)
     for name in ("ratio", "alpha", "omega", "u"):
         np.testing.assert_allclose(getattr(plain.values, name), getattr(scaled.values, name), atol=1e-5)
 
 
 def test_only_what_is_named_is_measured():
     model = MLP(width=16, hidden_layers=2)
-    params, x = draw(model, jax.random.key(0)), jnp.ones((2, model.inputs))
-    assert measure(model.logits, params, params, x, layers=["hidden/*"]).paths == ("hidden/0", "hidden/1")
+    params, x = model.shapes(), jax.ShapeDtypeStruct((2, model.inputs), jnp.float32)
+    named = functools.partial(measure, model.logits, layers=["hidden/*"])
+    assert jax.eval_shape(named, params, params, x).paths == ("hidden/0", "hidden/1")
     with pytest.raises(ValueError, match="nothing to measure"):
-        measure(lambda params, x: x, params, params, x)
+        jax.eval_shape(lambda *given: measure(lambda params, x: x, *given), params, params, x)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4))
