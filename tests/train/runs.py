@@ -1,7 +1,7 @@
 """Small runs for tests of the engine, and of the command line.
 
-Compilation is most of what they take, so they share programs: 40 steps, in chunks of 20 or, where training has to pause
-anywhere, of 1. Other numbers of steps, chunks or lanes are for tests that are about these.
+Compilation is most of what they take, so they share programs: 40 steps, in chunks of 20, of 17 where the last is to be
+cut, or of 1 where training has to pause anywhere. Other numbers of steps, chunks or lanes are for tests about these.
 """
 
 import shlex

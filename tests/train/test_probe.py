@@ -72,7 +72,7 @@ def test_measuring_leaves_training_as_it_is():
 
 
 def test_all_that_measuring_needs_is_compiled_ahead_and_nothing_else(monkeypatch):
-    """40 steps in sevens: the last chunk is cut, and with a probe those before steps 1, 2, 4, 8, 16 and 32 are too."""
+    """40 steps, 17 at a time: the last chunk is cut, and with a probe at steps 1, 2, 4, 8, 16, 32 and 40 all are."""
     compiled = (_chunk, _measure, _evaluate)
     for each in compiled:
         monkeypatch.setattr(each, "_begun", {})
@@ -84,9 +84,10 @@ def test_all_that_measuring_needs_is_compiled_ahead_and_nothing_else(monkeypatch
         assert [each.jitted._cache_size() for each in compiled] == [late for _, late in before]
         return tuple(len(each._begun) - ahead for each, (ahead, _) in zip(compiled, before, strict=True))
 
-    assert begun(7, PROBE) == (2, 1, 1)
-    assert begun(7, None) == (0, 0, 0)
-    assert begun(10, None) == (1, 0, 0)
+    assert begun(17, PROBE) == (1, 1, 1)
+    assert begun(17, None) == (1, 0, 0)
+    assert begun(17, PROBE) == (0, 0, 0)
+    assert begun(20, None) == (1, 0, 0)
 
 
 def test_initial_parameters_may_be_kept_and_every_step_measured():
@@ -107,9 +108,9 @@ def test_lanes_side_by_side_measure_the_same():
 
 def test_split_over_devices_the_same_is_measured():
     lanes = Lanes(program(), CHOSEN, LANGUAGE, side_by_side=False)
-    states = after(8, lanes)
     split = Lanes(program(), CHOSEN, LANGUAGE, side_by_side=True, mesh=make_mesh(lanes=2, fsdp=4))
-    found = split.measure(after(8, split), TOKENS, initial=split.initial())
+    states, split_states = (each.chunk(each.start(), 0, 20)[0] for each in (lanes, split))
+    found = split.measure(split_states, TOKENS, initial=split.initial())
     for one, other in zip(lanes.measure(states, TOKENS), found, strict=True):
         assert one.paths == other.paths
         np.testing.assert_allclose(one.values.ratio, other.values.ratio, atol=1e-3)
