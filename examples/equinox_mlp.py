@@ -18,7 +18,7 @@ def build(width: int):
 def train(width: int, learning_rate: float = 0.05, steps: int = 200) -> float:
     params, static = build(width)
     exponents = ww.solve(ww.MUP, ww.SGD, ww.FULL)
-    other, base = build(2 * width)[0], build(BASE_WIDTH)[0]
+    other, base = jax.eval_shape(lambda: build(2 * width)[0]), build(BASE_WIDTH)[0]
     sizes = {"width": width, "base_width": BASE_WIDTH}
     plan = ww.prescribe(params, exponents=exponents, **sizes, other=other, base=base, convention=ww.equinox)  # 1
     params = plan.rescale(params)

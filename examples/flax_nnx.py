@@ -29,7 +29,7 @@ def build(width: int):
 def train(width: int, learning_rate: float = 1e-2, steps: int = 100) -> float:
     graph, params = build(width)
     exponents = ww.solve(ww.MUP, ww.ADAM, ww.FULL)
-    other, base = build(2 * width)[1], build(BASE_WIDTH)[1]
+    other, base = jax.eval_shape(lambda: build(2 * width)[1]), build(BASE_WIDTH)[1]
     sizes = {"width": width, "base_width": BASE_WIDTH}
     plan = ww.prescribe(params, exponents=exponents, **sizes, other=other, base=base, convention=ww.flax)  # 1
     params = plan.rescale(params)

@@ -24,7 +24,7 @@ def predict(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
 def train(width: int, learning_rate: float = 1e-2, steps: int = 200) -> float:
     params = build(width)
     exponents = ww.solve(ww.MEAN_FIELD, ww.ADAM, ww.FULL)
-    other, base = build(2 * width), build(BASE_WIDTH)
+    other, base = jax.eval_shape(lambda: build(2 * width)), build(BASE_WIDTH)
     sizes = {"width": width, "base_width": BASE_WIDTH}
     plan = ww.prescribe(params, exponents=exponents, **sizes, other=other, base=base, rules=RULES)  # 1
     params = plan.rescale(params)
