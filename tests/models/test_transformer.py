@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,7 +157,7 @@ def test_it_is_the_papers_transformer():
     np.testing.assert_allclose(logits(SMALL, params, x, 0.2), reference(params, x, 0.2), rtol=1e-3, atol=1e-3)
 
 
-def test_bfloat16_rounds_activations_but_neither_scale_nor_softmax():
+def test_bfloat16_rounds_activations_and_little_else():
     """An error of more than a few roundings would mean that a sum or a scale was made in bfloat16."""
     half = replace(SMALL, dtype="bfloat16")
     params, x = initial(SMALL), tokens(SMALL)
@@ -228,6 +229,12 @@ def test_attention_agrees_with_jaxs_own():
     theirs = jax.jit(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, scale=0.3, is_causal=True))
     np.testing.assert_allclose(ours(q * 0.3, k, v), theirs(q, k, v), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(causal(q, k, v), ours(q, k, v))
+
+
+def test_the_softmax_of_attention_is_computed_in_float32():
+    half = jax.ShapeDtypeStruct((2, 6, 4, 8), jnp.bfloat16)
+    written = str(jax.make_jaxpr(plain_attention)(half, half, half))
+    assert set(re.findall(r":(\w+)\[[\d,]*\] = exp ", written)) == {"f32"}
 
 
 @pytest.mark.parametrize(
