@@ -1,4 +1,4 @@
-"""The store with 50,000 runs and three curves of 100 points each: writing, listing, reading, size.
+"""The store with 50,000 runs and three curves of 100 points each: writing, listing, fitting, reading, size.
 
 python benchmarks/store.py [RUNS]
 """
@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from widthwise.sweep import Asked, Outcome, Study, to_csv, to_json_lines
+from widthwise.sweep import Outcome, Request, Study, to_csv, to_json_lines
+from widthwise.sweep.fits import fit_rows
 
 BATCH = 500
 POINTS = 100
 LEAVES = 65
 
 
-def asked(number: int) -> Asked:
+def asked(number: int) -> Request:
     """Make up a request as large as a real one: a transformer of eight blocks has this many parameters."""
     rate = 1e-4 * 1.0001**number
     spec = {
@@ -31,7 +32,9 @@ def asked(number: int) -> Asked:
         **{f"field_{i}": value for i, value in enumerate([None, 0.0, 128, "stdlib", 1e-9, False, []] * 3)},
     }
     leaves = {f"blocks/{i}/attention/query/kernel": [0.0883883476484, 1.0, rate, 1e-9, None] for i in range(LEAVES)}
-    return Asked(spec=spec, run=f"{number * 2654435761 % 2**64:016x}", identity={"parameters": leaves, "seed": number})
+    return Request(
+        request=spec, id=f"{number * 2654435761 % 2**64:016x}", identity={"parameters": leaves, "seed": number}
+    )
 
 
 def outcome(run: str, rng: np.random.Generator) -> Outcome:
@@ -56,7 +59,7 @@ def timed(what: str, function: Callable[[], object]) -> None:
 
 def main(count: int) -> None:
     requests = [asked(number) for number in range(count)]
-    ids = [request.run for request in requests]
+    ids = [request.id for request in requests]
     rng = np.random.default_rng(0)
 
     def batches() -> Iterator[list[str]]:
@@ -80,6 +83,7 @@ def main(count: int) -> None:
             timed("list all rows", study.runs)
             timed("list all rows of a label", lambda: study.runs(label="benchmark"))
             timed("count", study.counts)
+            timed("list and fit all groups", lambda: fit_rows(study.runs()))
             timed("read all curves", lambda: study.curves(ids))
             timed("write CSV", lambda: to_csv(study, folder / "runs.csv"))
             timed("write JSON lines with curves", lambda: to_json_lines(study, folder / "runs.jsonl", curves=True))

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from widthwise.parameterize import Constants
-from widthwise.sweep.tuning import Trial, Tuning
+from widthwise.sweep.tuning import ConstantsTrial, Tuning
 
 CHECKPOINTS = (50, 200, 800)
 NOISE = 5e-4
@@ -52,11 +52,11 @@ def regrets(seed: int, batch: int | None) -> list[float]:
     landscape = Landscape(seed)
     tuning = Tuning(trials=CHECKPOINTS[-1], batch=batch or 1, extensions=0, seed=seed)
     rng = np.random.default_rng([seed, 1])
-    tried: list[Trial] = []
+    tried: list[ConstantsTrial] = []
     found: list[float] = []
     while points := tuning.propose(tried) if batch else [random_constants(rng)] * (len(tried) < tuning.trials):
         for constants in points:
-            tried.append(Trial(constants=constants, loss=landscape.loss(constants)))
+            tried.append(ConstantsTrial(constants=constants, loss=landscape.loss(constants)))
             if len(tried) in CHECKPOINTS:
                 result = tuning.result(tried)
                 found.append(100 * landscape.excess(result.constants) if result else math.inf)

@@ -1,4 +1,4 @@
-"""`widthwise align` measures, draws, says what is implied, and goes on where it was."""
+"""`widthwise align` measures, draws, prints what alignment implies, and never trains twice."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_it_prints_the_table_draws_the_figure_and_never_trains_twice(tmp_path: P
     assert "<svg" in svg
     assert len(svg) > 5000
 
-    monkeypatch.setattr("widthwise.cli.align.train", None)  # nothing is trained again
+    monkeypatch.setattr("widthwise.cli.runs.train", None)  # nothing is trained again
     assert main(command) == 0
     table = capsys.readouterr().out
     for words in ("full alignment", "measured, median", "measured, largest", "over 4 layers without normalization"):

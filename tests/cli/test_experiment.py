@@ -57,7 +57,7 @@ def test_the_paper_s_own_scale_is_counted_without_its_data(tmp_path, capsys):
 
 
 def test_a_dry_run_times_a_few_steps_and_trains_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("widthwise.sweep.work.train", None)
+    monkeypatch.setattr("widthwise.sweep.worker.train", None)
     assert main(["experiment", "transfer", *SMALL, "--dry-run", "--study", str(tmp_path / "study")]) == 0
     said = capsys.readouterr().out
     assert "transfer at scale smoke" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from widthwise.cli import main
-from widthwise.cli.exponents import Exponents
+from widthwise.cli.exponents import ExponentsCommand
 from widthwise.cli.main import COMMANDS, one_line
 
 MUP_ADAM = ["--parameterization", "mup", "--optimizer", "adam"]
@@ -317,7 +317,7 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
     def interrupt(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Exponents, "run", interrupt)
+    monkeypatch.setattr(ExponentsCommand, "run", interrupt)
     assert main(["exponents"]) == 130
     assert capsys.readouterr().err == "widthwise exponents: interrupted\n"
 
@@ -327,12 +327,12 @@ def test_an_interrupted_command_does_not_wait_for_what_threads_do():
 import time
 from concurrent.futures import ThreadPoolExecutor
 from widthwise.cli import command
-from widthwise.cli.exponents import Exponents
+from widthwise.cli.exponents import ExponentsCommand
 
 def interrupt(self):
     raise KeyboardInterrupt
 
-Exponents.run = interrupt
+ExponentsCommand.run = interrupt
 ThreadPoolExecutor(1).submit(time.sleep, 60)
 command()
 """

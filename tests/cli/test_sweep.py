@@ -6,9 +6,7 @@ import pytest
 
 from tests.sweep.tiny import options
 from widthwise.cli import main
-from widthwise.cli.watching import line_for
 from widthwise.sweep import Study
-from widthwise.sweep.standing import Standing
 
 GRID = ["--grid", "0.0078", "0.0157"]
 
@@ -36,6 +34,7 @@ def test_nonsense_is_refused_in_one_line_and_nothing_is_written(tmp_path, capsys
     [
         (["--widths", "16", "20"], "width is 20"),
         (["--widths", "16", "16"], "widths are 16, 16: expected each once"),
+        (["--settings", "full", "full"], "settings are full, full: expected each once"),
         (["--settings", "half"], "alignment is 'half'"),
         (["--settings", "0,1"], "rates are '0,1'"),
         (["--parameterizations", "mupp"], "parameterization is 'mupp': expected one of"),
@@ -65,7 +64,7 @@ def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
 
 
 def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("widthwise.sweep.work.train", None)
+    monkeypatch.setattr("widthwise.sweep.worker.train", None)
     command = ["sweep", "--study", str(tmp_path / "study"), *options(), "--settings", "global", "full", "--dry-run"]
     assert main([*command, "--seeds", "0", "1", *GRID, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -76,7 +75,7 @@ def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monke
     assert 0 < found["least"]["seconds"] < 600
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert "runs    7 to 40" in printed
+    assert "7 to 40" in printed
     assert "nothing was trained" in printed
     assert not (tmp_path / "study").exists()
 
@@ -97,7 +96,7 @@ def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
     assert "widthwise sweep --constants tuned" in capsys.readouterr().out
 
     assert main(["fit", str(tmp_path)]) == 0
-    assert "no run of the 4 asked for" in (out := capsys.readouterr().out)
+    assert "no run of the 4 requested" in (out := capsys.readouterr().out)
     assert "belongs to a search for a learning rate" in out
 
     sweep = ["sweep", *study, *options(), *GRID, "--constants", "default", "mine"]
@@ -132,16 +131,8 @@ def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, cap
     assert main(["sweep", "--study", str(tmp_path), *options(), *GRID]) == 1
     out, err = capsys.readouterr()
     assert err.count("1 of width 16 failed: RuntimeError: no space left on device") == 3
-    assert "the same command tries them again" in err
+    assert "run the same command to try again" in err
     assert "0 of them trained now" in out
-
-
-def test_the_status_line_says_what_is_done_running_diverged_best_and_left():
-    standing = Standing(wanted=20, done=9, diverged=2, running=4, best=(2.5, 64), seconds_left=75)
-    line = line_for(standing)
-    for part in ("9 of 20 runs", "4 running", "2 diverged", "best 2.5000 at width 64", "1:15 min left"):
-        assert part in line
-    assert "waiting for 3" in line_for(Standing(wanted=3, elsewhere=3))
 
 
 def _expect_one_line(capsys: pytest.CaptureFixture[str], said: str) -> None:

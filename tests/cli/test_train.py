@@ -1,4 +1,7 @@
-"""`widthwise train` in real processes: it ends, goes on after any end, and says how it went."""
+"""`widthwise train` trains, resumes after any interruption, and prints how it ended.
+
+What is about processes runs in processes of its own; the rest runs in this one, whose compilations it shares.
+"""
 
 import json
 import os
@@ -14,18 +17,15 @@ import pytest
 from tests.sweep import tiny
 from tests.train.runs import SMALL
 from widthwise.cli import main
-from widthwise.cli.train import line
+from widthwise.cli.runs import progress_line
 from widthwise.train import Progress
 
 COMMAND = [str(Path(sys.executable).with_name("widthwise")), "train", *SMALL]
 
 
-def finished(*options: str, folder: Path) -> list[dict]:
-    run = subprocess.run(
-        [*COMMAND, "--out", str(folder), "--json", *options], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return [json.loads(line) for line in run.stdout.splitlines()]
+def finished(capsys, *options: str, folder: Path) -> dict:
+    assert main(["train", *SMALL, "--out", str(folder), "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
 
 
 def steps_on_disk(folder: Path) -> set[int]:
@@ -46,7 +46,7 @@ def begun(*options: str, folder: Path) -> subprocess.Popen:
     return process
 
 
-def test_killed_and_interrupted_it_goes_on_to_the_numbers_of_an_undisturbed_run(tmp_path: Path):
+def test_killed_and_interrupted_it_resumes_to_the_numbers_of_an_undisturbed_run(tmp_path: Path, capsys):
     options = ["--steps", "600", "--chunk", "10", "--evaluate-every", "200", "--checkpoint-seconds", "0"]
     killed = begun(*options, folder=tmp_path / "disturbed")
     killed.send_signal(signal.SIGKILL)
@@ -58,10 +58,10 @@ def test_killed_and_interrupted_it_goes_on_to_the_numbers_of_an_undisturbed_run(
     out, err = interrupted.communicate(timeout=60)
     assert interrupted.returncode == 130
     assert json.loads(out)["status"] == "interrupted"
-    assert "the same command goes on from here" in err
+    assert "run the same command to resume" in err
 
     quick = [*options[:-2], "--checkpoint-seconds", "60"]
-    (disturbed,), (whole,) = (finished(*quick, folder=tmp_path / name) for name in ("disturbed", "whole"))
+    disturbed, whole = (finished(capsys, *quick, folder=tmp_path / name) for name in ("disturbed", "whole"))
     assert disturbed["status"] == whole["status"] == "finished"
     assert (disturbed["run"], disturbed["steps"]) == (whole["run"], 600)
     assert disturbed["train_loss"] == whole["train_loss"]
@@ -89,7 +89,7 @@ def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path
     events = list(tmp_path.glob("*/tensorboard/*/events*"))
     assert {path.parent.name for path in events} == {result["run"] for result in results}
 
-    monkeypatch.setattr("widthwise.cli.train.train", None)  # nothing is trained again
+    monkeypatch.setattr("widthwise.cli.runs.train", None)  # nothing is trained again
     assert main(command) == 0
     table = capsys.readouterr().out
     assert table.count("finished") == 2
@@ -98,18 +98,16 @@ def test_several_learning_rates_a_result_each_and_a_second_call_at_once(tmp_path
 
 
 def test_a_run_split_over_devices_ends_as_one_that_is_not(tmp_path: Path, capsys):
-    losses = []
-    for name, split in (("one", []), ("eight", ["--fsdp", "8"])):
-        assert main(["train", *SMALL, "--out", str(tmp_path / name), "--json", *split]) == 0
-        losses.append(json.loads(capsys.readouterr().out)["eval_loss"])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    one, eight = (finished(capsys, "--fsdp", devices, folder=tmp_path / devices) for devices in ("1", "8"))
+    assert one["eval_loss"] == pytest.approx(eight["eval_loss"], rel=1e-4)
 
 
-def test_two_processes_train_one_run(tmp_path: Path):
+def test_two_processes_train_one_run(tmp_path: Path, capsys):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    options = [*COMMAND, "--json", "--checkpoint-steps", "20"]
+    short = ["--steps", "4", "--warmup", "1", "--chunk", "2", "--checkpoint-steps", "2"]
+    options = [*COMMAND, "--json", *short]
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     together = [*options, "--out", str(tmp_path / "two"), "--fsdp", "4", "--coordinator", address, "--processes", "2"]
     processes = [
@@ -121,11 +119,11 @@ def test_two_processes_train_one_run(tmp_path: Path):
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert "eval_loss" not in outputs[1][0]
-    (alone,) = finished(folder=tmp_path / "one")
+    alone = finished(capsys, *short, folder=tmp_path / "one")
     result = json.loads(outputs[0][0].splitlines()[-1])
     assert result["run"] == alone["run"]
     assert result["eval_loss"] == pytest.approx(alone["eval_loss"], rel=1e-4)
-    assert steps_on_disk(tmp_path / "two") == {20, 40}
+    assert steps_on_disk(tmp_path / "two") == {2, 4}
 
 
 def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
@@ -137,9 +135,9 @@ def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
     assert result["eval_loss"] < 5.6
 
 
-def test_time_left_counts_what_was_done_since_going_on():
+def test_time_left_counts_what_was_done_since_resuming():
     now = Progress(step=60, steps=100, start=50, losses=[1.0], eval_losses=[2.0], tokens_per_second=1000.0)
-    assert line(now, seconds=20.0) == "step 60/100  loss 1.0000  eval 2.0000  1,000 tokens/s  1:20 left"
+    assert progress_line(now, seconds=20.0) == "step 60/100  loss 1.0000  eval 2.0000  1,000 tokens/s  1:20 left"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +146,8 @@ def test_time_left_counts_what_was_done_since_going_on():
         (["--width", "100"], "width is 100: expected a multiple of the head dimension 16"),
         (["--warmup", "-1"], "warmup is -1: expected 0 or more"),
         (["--checkpoint-seconds", "-1"], "checkpoint_seconds is -1.0: expected 0 or more"),
-        (["--data", "wiki"], "data is 'wiki': expected one of"),
+        (["--data", "wiki"], "data is 'wiki': expected one of stdlib, synthetic, text, c4\n"),
+        (["--data", "my/corpus.txt"], "c4; for your own text: --data text --paths my/corpus.txt\n"),
         (["--steps", "many"], "--steps"),
         (["--chunk", "0"], "chunk is 0"),
         (["--fsdp", "3"], "batch is 8: expected a multiple of fsdp, 3"),

@@ -1,11 +1,9 @@
 """Studies with known answers: the runs of a plan, written down without training, on parabolas that a test states.
 
 The log of the loss is a parabola in octaves of the learning rate, so every optimum, every exponent and every loss that
-a reading gives is known before.
+a reading has is known in advance.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +11,11 @@ from typing import Any
 
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import TUNED, Probe, Search, Stage, Tune
+from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
-from widthwise.sweep import Study
+from widthwise.sweep import Outcome, Request, Setting, Study
 from widthwise.sweep.constants import keep
-from widthwise.sweep.records import Asked, Outcome
+from widthwise.sweep.encoding import encode, key
 from widthwise.train import Spec
 
 CURVATURE = 0.1
@@ -28,14 +26,14 @@ OCTAVES = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What is true of a group at a width: its best rate, in octaves, and the loss there."""
+    """What is true of a setting at a width: its best rate, in octaves, and the loss there."""
 
     octaves: float
     loss: float
 
 
-Answers = Callable[[Spec, Mapping[str, str]], Truth]
-"""Gives the truth for a specification and the names of its group."""
+Answers = Callable[[Setting, int], Truth]
+"""Returns the truth for a setting at a width."""
 
 
 def fill(
@@ -63,20 +61,19 @@ def fill(
     """
     results = Results(study, name, scale)
     for stage in stages:
-        if isinstance(stage, Tune):
+        if isinstance(stage, TuneStage):
             _tune(results, study, stage, constants)
             continue
-        search = stage if isinstance(stage, Search) else stage.of
-        runs = list(_runs(search, answers))
-        _write(study, results.label(search.part), runs, ended)
-        if isinstance(stage, Probe):
+        runs = list(_runs(search_of(stage), answers))
+        _write(study, results.label(search_of(stage).part), runs, ended)
+        if isinstance(stage, ProbeStage):
             _write(study, results.label(stage.part), [_probed(run, ratios) for run in runs if run.best], ended)
     return results
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    asked: Asked
+    request: Request
     spec: Spec
     truth: Truth
     curves: Mapping[str, Any]
@@ -94,42 +91,42 @@ class _Run:
     def outcome(self) -> Outcome:
         loss = self.truth.loss * math.exp(CURVATURE * self.away**2)
         results = {"eval_loss": loss, "parameters": 12 * self.spec.width**2}
-        return Outcome(run=self.asked.run, status="finished", results=results, curves=self.curves)
+        return Outcome(run=self.request.id, status="finished", results=results, curves=self.curves)
 
 
-def _tune(results: Results, study: Study, stage: Tune, constants: Callable[[str, str], Constants]) -> None:
+def _tune(results: Results, study: Study, stage: TuneStage, constants: Callable[[str, str], Constants]) -> None:
     spec = stage.spec
     about = {"trials": stage.tuning.trials, "averaged": 2, "extended": ["embedding"], "at_edge": [], "eval_loss": 2.0}
     found = constants(spec.optimizer, spec.parameterization)
     keep(study, results.label(TUNED), spec.optimizer, spec.parameterization, found, about)
 
 
-def _runs(search: Search, answers: Answers) -> Iterable[_Run]:
-    sweep = search.sweep
-    for group in sweep.groups(lambda *_: Constants()):
+def _runs(stage: SweepStage, answers: Answers) -> Iterable[_Run]:
+    sweep = stage.sweep
+    for setting in sweep.settings:
         for width in sweep.all_widths:
+            truth = answers(setting, width)
             for seed in sweep.all_seeds:
-                middle = group.at(width=width, learning_rate=1.0, seed=seed, vocabulary=256)
-                truth = answers(middle, group.names)
+                fixed: dict[str, Any] = {"width": width, "seed": seed, "vocabulary": 256, "constants": Constants()}
+                middle = sweep.spec(setting, learning_rate=1.0, **fixed)
+                names = {"constants": setting.constants, "horizon": setting.horizon}
                 gradients = {f"gradients/{role}": ([middle.steps], [1 / width]) for role in ("embedding", "hidden")}
                 for octave in OCTAVES:
                     spec = replace(middle, learning_rate=2.0 ** (truth.octaves + octave))
-                    yield _Run(
-                        asked=_asked({**spec.to_json(), **group.names}), spec=spec, truth=truth, curves=gradients
-                    )
+                    request = _request({**spec.to_json(), **names})
+                    yield _Run(request=request, spec=spec, truth=truth, curves=gradients)
 
 
 def _probed(run: _Run, ratios: Callable[[Spec, str, int], float]) -> _Run:
-    return replace(run, asked=_asked({**run.asked.spec, "probe": True}), curves=_alignment(run.spec, ratios))
+    return replace(run, request=_request({**run.request.request, "probe": True}), curves=_alignment(run.spec, ratios))
 
 
-def _asked(spec: dict[str, Any]) -> Asked:
-    run = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
-    return Asked(spec=spec, run=run, identity=spec)
+def _request(spec: dict[str, Any]) -> Request:
+    return Request(request=spec, id=key(encode(spec)), identity=spec)
 
 
 def _write(study: Study, label: str, runs: list[_Run], ended: Callable[[Spec], bool]) -> None:
-    study.ask([run.asked for run in runs], label=label)
+    study.ask([run.request for run in runs], label=label)
     study.record([run.outcome for run in runs if ended(run.spec)])
 
 

@@ -19,9 +19,9 @@ from widthwise.sweep.executors import Inline
 
 
 def looked_up(study: Study, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Constants]:
-    """Carry out a search that trains nothing; give what it looks constants up with."""
+    """Carry out a search that trains nothing; return what it looks constants up with."""
     found: list[Callable[..., Constants]] = []
-    monkeypatch.setattr(module, "Wants", lambda spec: None)
+    monkeypatch.setattr(module, "SweepData", lambda spec: None)
     monkeypatch.setattr(module, "run_sweeps", lambda jobs, _: found.append(jobs[0].constants) or [[]])
     experiment = EXPERIMENTS["epsilon"]
     with Inline() as executor:
@@ -39,14 +39,8 @@ def test_a_search_gets_the_constants_of_its_own_scale(tmp_path: Path, monkeypatc
         put(study, "cpu", 3.0)
         put(study, "smoke", 5.0)
         constants = looked_up(study, monkeypatch)
-        assert constants("tuned", "adam", "mup") == Constants(embedding=3.0)
+        assert constants("tuned", "adam", "mup") == constants("tuned", "adam_atan2", "mup") == Constants(embedding=3.0)
         assert constants("default", "adam", "mup") == Constants()
         assert constants("paper", "adam_ps", "mup").readout == 0.914
         with pytest.raises(ValueError, match="there are no constants"):
             constants("tuned", "adam", "ntk")
-
-
-def test_adam_atan2_gets_the_constants_of_adam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with Study.open(tmp_path) as study:
-        put(study, "cpu", 3.0)
-        assert looked_up(study, monkeypatch)("tuned", "adam_atan2", "mup") == Constants(embedding=3.0)

@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from widthwise.experiments.alignment import EXPERIMENT
 from widthwise.experiments.carry_out import carry_out
 from widthwise.experiments.exhibits import AlignmentCurves
+from widthwise.experiments.paper.alignment import EXPERIMENT
 from widthwise.experiments.results import Results
-from widthwise.experiments.stages import Choice, narrow
+from widthwise.experiments.stages import Choice
 from widthwise.sweep import Study
 from widthwise.sweep.driver import Driver
 from widthwise.sweep.executors import Inline
@@ -22,11 +22,11 @@ def shorter(spec: Spec) -> Spec:
 def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
     size = replace(EXPERIMENT.sizes["smoke"], octaves=0.5)
     # Fewer steps than a chunk: with and without measuring, one program does.
-    stages = narrow(EXPERIMENT.plan(size), Choice(parameterizations=("mup",), widths=(16,)), prepare=shorter)
+    stages = EXPERIMENT.plan(size, Choice(parameterizations=("mup",), widths=(16,)), prepare=shorter)
     with Study.open(tmp_path) as study, Inline() as executor:
         first = Driver(study, executor)
         carry_out("alignment", "smoke", stages, first)
-        assert first.standing.trained == 4
+        assert first.progress.trained == 4
         reading = EXPERIMENT.read(Results(study, "alignment", "smoke"))
         curves, _ = reading.exhibits
         assert isinstance(curves, AlignmentCurves)
@@ -36,5 +36,5 @@ def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
         assert len(reading.findings) == 4
         second = Driver(study, executor)
         carry_out("alignment", "smoke", stages, second)
-        assert second.standing.trained == 0
+        assert second.progress.trained == 0
         assert EXPERIMENT.read(Results(study, "alignment", "smoke")).findings == reading.findings

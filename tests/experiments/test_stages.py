@@ -1,56 +1,75 @@
-"""Narrowing a plan to what was chosen."""
+"""The stages of an experiment, narrowed to what was chosen."""
 
 from dataclasses import replace
 
 import pytest
 
 from widthwise.experiments.registry import EXPERIMENTS
-from widthwise.experiments.stages import Choice, Probe, Search, Tune, narrow
+from widthwise.experiments.sizes import Scale
+from widthwise.experiments.stages import Choice, ProbeStage, SweepStage, TuneStage, spec_of
 
 
-def plan(name: str):
-    return EXPERIMENTS[name].plan(EXPERIMENTS[name].sizes["cpu"])
-
-
-def test_nothing_chosen_leaves_everything():
-    assert narrow(plan("per-layer"), Choice()) == plan("per-layer")
+def plan(name: str, choice: Choice, scale: Scale = "cpu", **changes):
+    return EXPERIMENTS[name].plan(EXPERIMENTS[name].sizes[scale], choice, **changes)
 
 
 def test_names_are_kept_in_every_kind_of_stage():
     choice = Choice(parameterizations=("mup",), optimizers=("adam",))
-    stages = narrow(plan("per-layer"), choice)
-    tunes = [stage for stage in stages if isinstance(stage, Tune)]
-    searches = [stage for stage in stages if isinstance(stage, Search)]
+    stages = plan("per-layer", choice)
+    tunes = [stage for stage in stages if isinstance(stage, TuneStage)]
+    searches = [stage for stage in stages if isinstance(stage, SweepStage)]
     assert [(stage.spec.optimizer, stage.spec.parameterization) for stage in tunes] == [("adam", "mup")]
-    assert len(searches) == 2
-    assert all(stage.sweep.parameterizations == ("mup",) for stage in searches)
-    assert all(stage.sweep.optimizers == ("adam",) for stage in searches)
+    (search,) = searches
+    assert len(search.sweep.settings) == 5
+    assert {(one.optimizer, one.parameterization) for one in search.sweep.settings} == {("adam", "mup")}
 
 
-def test_a_stage_without_what_was_chosen_is_left_out():
-    stages = narrow(plan("adafactor"), Choice(settings=("global",)))
-    searches = [stage for stage in stages if isinstance(stage, Search)]
-    assert {stage.sweep.settings for stage in searches} == {("global",)}
-    assert len([stage for stage in stages if isinstance(stage, Tune)]) == 8
+def test_only_what_was_chosen_is_trained():
+    stages = plan("adafactor", Choice(settings=("global",)))
+    searches = [stage for stage in stages if isinstance(stage, SweepStage)]
+    assert {one.rates.name for stage in searches for one in stage.sweep.settings} == {"global"}
+    assert len(searches) == len(stages)  # constants that no setting uses are not tuned
 
 
 def test_probes_are_narrowed_with_the_search_they_follow():
-    (stage,) = narrow(plan("alignment"), Choice(optimizers=("sgd",), widths=(64, 32), seeds=(3, 4)))
-    assert isinstance(stage, Probe)
+    (stage,) = plan("alignment", Choice(optimizers=("sgd",), widths=(64, 32), seeds=(3, 4)))
+    assert isinstance(stage, ProbeStage)
     sweep = stage.of.sweep
-    assert (sweep.optimizers, sweep.widths, sweep.seeds, sweep.base.width) == (("sgd",), (32, 64), (3, 4), 32)
+    assert {one.optimizer for one in sweep.settings} == {"sgd"}
+    assert (sweep.widths, sweep.seeds, sweep.base.width) == ((32, 64), (3, 4), 32)
 
 
 def test_fields_of_the_specification_are_replaced_everywhere():
-    for stage in narrow(plan("constants"), Choice(), prepare=lambda spec: replace(spec, data="synthetic", steps=7)):
-        spec = stage.spec if isinstance(stage, Tune) else stage.sweep.base
-        assert (spec.data, spec.steps) == ("synthetic", 7)
+    for stage in plan("constants", Choice(), prepare=lambda spec: replace(spec, data="synthetic", steps=7)):
+        assert (spec_of(stage).data, spec_of(stage).steps) == ("synthetic", 7)
 
 
 def test_constants_are_tuned_at_the_base_width_whatever_widths_are_chosen():
-    stages = narrow(plan("per-layer"), Choice(widths=(64,)))
-    assert {stage.spec.width for stage in stages if isinstance(stage, Tune)} == {32}
-    assert {stage.sweep.widths for stage in stages if isinstance(stage, Search)} == {(64,)}
+    stages = plan("per-layer", Choice(widths=(64,)))
+    assert {stage.spec.width for stage in stages if isinstance(stage, TuneStage)} == {32}
+    assert {stage.sweep.widths for stage in stages if isinstance(stage, SweepStage)} == {(64,)}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "trained"),
+    [
+        ((), [((128, 256, 512, 1024), (0,)), ((128, 256), (1, 2))]),
+        ((1024,), [((1024,), (0,))]),
+        ((1024, 256), [((256, 1024), (0,)), ((256,), (1, 2))]),
+        ((384,), [((384,), (0,))]),
+    ],
+)
+def test_further_seeds_are_trained_at_those_of_their_own_widths_that_are_chosen(chosen, trained):
+    stages = plan("transfer", Choice(widths=chosen), "gpu")
+    assert [(stage.sweep.widths, stage.sweep.seeds) for stage in stages] == trained
+    assert [stage.sweep.base.width for stage in stages] == [widths[0] for widths, _ in trained]
+
+
+def test_adam_s_constants_are_tuned_also_where_adam_atan2_alone_is_chosen():
+    tuning, search = plan("epsilon", Choice(optimizers=("adam_atan2",), parameterizations=("ntk",)))
+    assert isinstance(tuning, TuneStage)
+    assert (tuning.spec.optimizer, tuning.spec.parameterization) == ("adam", "ntk")
+    assert [one.optimizer for one in search.sweep.settings] == ["adam_atan2"]
 
 
 @pytest.mark.parametrize(
@@ -63,4 +82,4 @@ def test_constants_are_tuned_at_the_base_width_whatever_widths_are_chosen():
 )
 def test_what_an_experiment_does_not_have_is_refused(choice: Choice, message: str):
     with pytest.raises(ValueError, match=message):
-        narrow(plan("per-layer"), choice)
+        plan("per-layer", choice)

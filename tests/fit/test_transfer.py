@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from tests.fit.sweeps import Shape, simulate
-from widthwise.fit import Estimate, Outcome, Trial, fit_transfer, judge
+from widthwise.fit import Estimate, TransferOutcome, Trial, fit_transfer, judge
 
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (-0.05, 0.09, Outcome.TRANSFERS),
-        (0.01, 0.05, Outcome.TRANSFERS),
-        (-0.05, 0.2, Outcome.CANNOT_TELL),
-        (-math.inf, math.inf, Outcome.CANNOT_TELL),
-        (0.01, 0.2, Outcome.DRIFTS),
-        (-0.6, -0.3, Outcome.DRIFTS),
+        (-0.05, 0.09, TransferOutcome.TRANSFERS),
+        (0.01, 0.05, TransferOutcome.TRANSFERS),
+        (-0.05, 0.2, TransferOutcome.CANNOT_TELL),
+        (-math.inf, math.inf, TransferOutcome.CANNOT_TELL),
+        (0.01, 0.2, TransferOutcome.DRIFTS),
+        (-0.6, -0.3, TransferOutcome.DRIFTS),
     ],
 )
-def test_a_wide_interval_around_0_is_not_transfer(low: float, high: float, outcome: Outcome):
+def test_a_wide_interval_around_0_is_not_transfer(low: float, high: float, outcome: TransferOutcome):
     assert judge(Estimate(value=(low + high) / 2, low=low, high=high)) is outcome
 
 
@@ -29,7 +29,7 @@ def test_the_verdict_says_what_it_rests_on():
     steady = fit_transfer(simulate(np.random.default_rng(0), exponent=0.0))
     falling = fit_transfer(simulate(np.random.default_rng(0), exponent=-1.0))
     assert str(steady.verdict) == f"transfers: exponent {steady.law.exponent}"
-    assert falling.verdict.outcome is Outcome.DRIFTS
+    assert falling.verdict.outcome is TransferOutcome.DRIFTS
     assert str(falling.verdict).startswith("drifts: exponent -")
     assert fit_transfer(simulate(np.random.default_rng(0), exponent=0.0), tolerance=1e-3).verdict.outcome != "transfers"
 
@@ -41,7 +41,7 @@ def test_widths_whose_optimum_is_not_known_are_left_out_and_named():
     assert transfer.law.widths == (64, 128, 256)
     assert str(transfer.verdict).endswith("(optimum not inside what was tried at width 512)")
     alone = fit_transfer([trial for trial in trials if trial.width in (64, 512)], predict=[1024])
-    assert alone.verdict.outcome is Outcome.CANNOT_TELL
+    assert alone.verdict.outcome is TransferOutcome.CANNOT_TELL
     assert str(alone.verdict).startswith("cannot tell: fewer than two optima known")
     assert math.isnan(alone.predictions[0].learning_rate.value)
 

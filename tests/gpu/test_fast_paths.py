@@ -13,8 +13,9 @@ from widthwise.data import Synthetic
 from widthwise.models.cross_entropy import cross_entropy
 from widthwise.models.gelu import gelu
 from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
-from widthwise.sweep.packs import Wants
-from widthwise.sweep.work import Task, train_pack
+from widthwise.sweep.packs import Pack
+from widthwise.sweep.requests import SweepData
+from widthwise.sweep.worker import train_pack
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.compiling import Compiled
 
@@ -129,10 +130,9 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path):
 
 
 def test_packs_that_are_filled_up_tell_of_their_own_runs():
-    wants = Wants(SPEC)
-    wanted = [wants.want(replace(SPEC, learning_rate=2.0 ** (-8 - k))) for k in range(5)]
-    task = Task(specs=tuple(one.portable for one in wanted), runs=tuple(one.id for one in wanted))
-    outcomes = train_pack(task, lambda _: False)
+    data = SweepData(SPEC)
+    wanted = [data.run(replace(SPEC, learning_rate=2.0 ** (-8 - k))) for k in range(5)]
+    outcomes = train_pack(Pack.of(wanted), lambda _: False)
     assert outcomes is not None
     assert [outcome.run for outcome in outcomes] == [one.id for one in wanted]
     assert all(outcome.status == "finished" for outcome in outcomes)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from widthwise.measure import AlignmentPoint, implied, slopes, summarize
-from widthwise.measure.implied import Measured, RoleAlignment, Spread, alignment_of
+from widthwise.measure.implied import MeasuredAlignment, RoleAlignment, Spread, alignment_of
 from widthwise.models import MLP, layout, prescribe
 from widthwise.theory import ADAM, FULL, NONE, PARAMETERIZATIONS, SGD, STANDARD, TENSOR_PROGRAMS, Role, solve
 
@@ -23,7 +23,7 @@ def point(step: int, **exponents: tuple[float, float, float]) -> AlignmentPoint:
     return AlignmentPoint(step=step, layers=layers)
 
 
-def measured(hidden: tuple[float, float, float], readout: tuple[float, float, float]) -> Measured:
+def measured(hidden: tuple[float, float, float], readout: tuple[float, float, float]) -> MeasuredAlignment:
     def role(values: tuple[float, float, float]) -> RoleAlignment:
         spreads = (Spread(smallest=x, median=x, largest=x) for x in values)
         return RoleAlignment(layers=2, **dict(zip(("alpha", "omega", "u"), spreads, strict=True)))

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.report import studies
 from widthwise.experiments.registry import EXPERIMENTS
-from widthwise.report.write import Report, write_report
+from widthwise.report.write import WrittenReport, write_report
 from widthwise.sweep import Study
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -27,8 +27,8 @@ OPTIONS = (
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Write a report of an experiment with every kind of exhibit, of sweeps, and of failures."""
+def report(tmp_path_factory: pytest.TempPathFactory) -> WrittenReport:
+    """Write a report of an experiment, of sweeps and of failures, with every kind of exhibit once."""
     folder = tmp_path_factory.mktemp("small")
     with pytest.MonkeyPatch.context() as patch, Study.open(studies.small(folder / "study")) as study:
         patch.setitem(EXPERIMENTS, "gallery", studies.GALLERY)

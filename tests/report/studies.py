@@ -1,4 +1,4 @@
-"""Made-up studies that look like real ones: losses on parabolas, optima that move with width, runs that diverge."""
+"""Synthetic studies that look like real ones: losses on parabolas, optima that move with width, runs that diverge."""
 
 import itertools
 import math
@@ -14,18 +14,17 @@ from widthwise.experiments.exhibits import (
     Heatmap,
     Heatmaps,
     Plane,
+    PlanePoint,
     Planes,
-    Point,
     Table,
 )
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Verdict
-from widthwise.experiments.paper_values import EVAL_LOSSES, PARAMETERIZATIONS
+from widthwise.experiments.findings import Finding, Judgement
+from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called, loss_against_size, transfers
 from widthwise.measure import AlignmentPoint
-from widthwise.sweep import Asked, Outcome, Row, Study
-from widthwise.sweep.canonical import encode, key
+from widthwise.sweep import Outcome, Request, Row, Study
+from widthwise.sweep.encoding import encode, key
 from widthwise.sweep.fits import GroupFit, fit_rows
 from widthwise.train import Spec
 
@@ -41,7 +40,7 @@ LAYERS = [
     f"blocks/{block}/{kind}/kernel" for block in (0, 1) for kind in ("query", "key", "value", "out", "up", "down")
 ]
 
-Pair = tuple[Asked, Outcome]
+Pair = tuple[Request, Outcome]
 
 
 def sweep(
@@ -55,7 +54,7 @@ def sweep(
     curves: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Iterator[Pair]:
-    """Make up one group: a run for each width, learning rate and seed."""
+    """Yield one group: a run for each width, learning rate and seed."""
     which = PARAMETERIZATIONS.index(parameterization)
     noise = np.random.default_rng([which, len(setting)])
     for width, place, seed in itertools.product(widths, range(rates), seeds):
@@ -83,9 +82,9 @@ def sweep(
 
 
 def pair(spec: dict[str, Any], **outcome: Any) -> Pair:
-    """Give a request for a run of its own, and how that ended."""
+    """Return a request for a run, and the run's outcome."""
     run = key(encode(spec))
-    return Asked(spec=spec, run=run, identity={"made up": run}), Outcome(run=run, **outcome)
+    return Request(request=spec, id=run, identity={"made up": run}), Outcome(run=run, **outcome)
 
 
 def fill(study: Study, pairs: Iterator[Pair] | Sequence[Pair], label: str | None = None) -> None:
@@ -104,7 +103,7 @@ def transfer(study: Study, *, ended: bool = True, missing: Sequence[str] = (), *
 
 
 def mixed(folder: Path, **changes: Any) -> Path:
-    """Make a study with everything in it: an experiment, sweeps, measurements, constants, failures."""
+    """Create a study with everything in it: an experiment, sweeps, measurements, constants, failures."""
     with Study.open(folder) as study:
         transfer(study, missing=["standard, adam, full, width 512: no stability edge found"], **changes)
         fill(study, sweep("mup", "full", probe=True, widths=(64, 128), rates=6), "a-sweep")
@@ -118,14 +117,14 @@ def mixed(folder: Path, **changes: Any) -> Path:
 
 
 def failures(count: int) -> list[Pair]:
-    """Make up runs that failed."""
+    """Return runs that failed."""
     error = "XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory <while> trying to allocate 3 & more bytes"
     specs = [Spec(width=1024, base_width=64, learning_rate=2.0**-place).to_json() for place in range(count)]
     return [pair(spec, status="failed", provenance={"error": error}) for spec in specs]
 
 
 def alignment_points(seed: int) -> tuple[AlignmentPoint, ...]:
-    """Make up alignment through 300 steps: 1/2 at first, then up and down again."""
+    """Return alignment over 300 steps: 1/2 at first, then up and down again."""
     noise = np.random.default_rng(seed)
     peaks = {layer: 0.6 + 0.1 * noise.random() for layer in LAYERS} | {"readout/kernel": 0.85}
 
@@ -141,7 +140,7 @@ def alignment_points(seed: int) -> tuple[AlignmentPoint, ...]:
 
 
 def alignment_curves(seed: int) -> dict[str, Any]:
-    """Give the same as curves, as a run keeps them."""
+    """Return the same points as curves, the form in which a study stores them."""
     points = alignment_points(seed)
     steps = [point.step for point in points]
     return {
@@ -152,7 +151,7 @@ def alignment_curves(seed: int) -> dict[str, Any]:
 
 
 def small(folder: Path) -> Path:
-    """Make a study as small as one with everything can be; `GALLERY` has to be known when it is read."""
+    """Create a small study with every kind of exhibit; `GALLERY` has to be registered when it is read."""
     with Study.open(folder) as study:
         study.put(f"{NOTE}gallery/smoke", {"began": "now", "ended": None, "missing": ["ntk, adam: no edge found"]})
         fill(study, sweep("mup", "full", probe=True, widths=(64, 128), rates=6), "a-sweep")
@@ -161,7 +160,7 @@ def small(folder: Path) -> Path:
 
 
 def heatmaps() -> Heatmaps:
-    """Make up losses against epsilon: too large is bad, the more so the wider."""
+    """Return losses against epsilon: a large epsilon is bad, and worse at larger widths."""
     widths, columns = (64, 128, 256, 512), tuple(f"1e-{power}" for power in (5, 7, 9, 11, 13, 15))
 
     def values(row: int, worse: float) -> tuple[float, ...]:
@@ -186,7 +185,7 @@ def heatmaps() -> Heatmaps:
 
 
 def alignment() -> AlignmentCurves:
-    """Make up alignment of five runs."""
+    """Return the alignment of five runs."""
     return AlignmentCurves(
         name="alignment",
         title="Alignment through training",
@@ -199,7 +198,7 @@ def alignment() -> AlignmentCurves:
 
 
 def planes() -> Planes:
-    """Give the planes of the three roles."""
+    """Return the planes of the three roles."""
     places = {"embedding": [(0, 0), (0, 0), (-0.5, 0.5), (0, 0)], "hidden": [(0, 0.5), (0.5, 0), (0, 0.5), (0.5, 0)]}
     places["readout"] = [(0, 0.5), (0.5, 0), (0.5, 0.5), (1, 0)]
     return Planes(
@@ -210,7 +209,7 @@ def planes() -> Planes:
             Plane(
                 role=role,
                 points=tuple(
-                    Point(parameterization=name, a=a, b=b)
+                    PlanePoint(parameterization=name, a=a, b=b)
                     for name, (a, b) in zip(PARAMETERIZATIONS, where, strict=True)
                 ),
                 stable_total=0.0 if role == "embedding" else 0.5,
@@ -222,7 +221,7 @@ def planes() -> Planes:
 
 
 def losses_table() -> Table:
-    """Make up eval losses beside the paper's."""
+    """Return eval losses beside the paper's."""
     settings = ("global + default", "full + optimal")
     rows = [
         ("adam", name, *(f"{EVAL_LOSSES['adam', name, each] + shift:.3f}" for each in settings for shift in (0.4, 0)))
@@ -240,28 +239,21 @@ def losses_table() -> Table:
 
 
 def fitted(name: str = "standard", setting: str = "full", **changes: Any) -> GroupFit:
-    """Fit a group that was made up."""
+    """Fit a synthetic group."""
     pairs = list(sweep(name, setting, **changes))
-    (fit,) = fit_rows([Row(asked.spec, asked.run, outcome.status, outcome.results) for asked, outcome in pairs])
+    (fit,) = fit_rows([Row(asked.request, asked.id, outcome.status, outcome.results) for asked, outcome in pairs])
     return fit
 
 
 def read_gallery(results: Results) -> Reading:
-    """Show one of every kind."""
-    fits = {called("mup"): fitted("mup"), called("ntk"): fitted("ntk", seeds=(0, 1))}
-    by_setting = {
-        called(name): {called(each): fitted(name, each) for each in EXPONENTS} for name in ("standard", "mup")
-    }
+    """Show the kinds of exhibit that sweeps do not have."""
     return Reading(
         findings=tuple(
             Finding(claim=claim, of="muP, Adam", verdict=verdict, measured="−1.00 [−1.10, −0.90]", paper="−0.95")
-            for claim, verdict in zip(("falls & falls", "stays < 1", "rises", "differs"), Verdict, strict=True)
+            for claim, verdict in zip(("falls & falls", "stays < 1", "rises", "differs"), Judgement, strict=True)
         ),
         exhibits=(
-            transfers("rates", "Adam, full alignment", "Sweeps.", fits, {"muP": -0.06}),
-            loss_against_size("sizes", "Loss against size", "Losses.", by_setting),
             heatmaps(),
-            alignment(),
             planes(),
             losses_table(),
             Table(name="empty", title="Nothing yet", caption="", columns=("a", "b"), rows=()),

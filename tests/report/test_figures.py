@@ -1,8 +1,9 @@
-"""What figures show: read off what was drawn, and off the files."""
+"""What figures show, checked on the drawn axes and on the files."""
 
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,20 +14,22 @@ from matplotlib.figure import Figure
 
 from tests.report import studies
 from tests.report.test_browser import contrast
-from widthwise.experiments.exhibits import Heatmap, Heatmaps, Lines, Panel, Series, Transfers
+from widthwise.experiments.exhibits import AnyExhibit, Heatmap, Heatmaps, Lines, Panel, Series, Transfers
 from widthwise.experiments.showing import transfers
 from widthwise.fit import fit_transfer
 from widthwise.report import heatmaps, lines, planes, sweeps
 from widthwise.report.alignment import alignment_figure
-from widthwise.report.figures import draw, save
+from widthwise.report.figures import draw, draw_files, inline_svg
 from widthwise.report.style import COLOURS, DARK, INK, PAPER, PARAMETERIZATIONS, ramp
 from widthwise.report.ticks import MOST
+from widthwise.report.write import WrittenReport
 
 
-def sweep_axes(*fits, paper: dict[str, float] | None = None) -> list[list[Axes]]:
-    """Draw groups; give the upper and the lower axes of each."""
+def sweep_axes(*fits, paper: Sequence[float | None] = ()) -> list[list[Axes]]:
+    """Draw groups, and return the upper and the lower axes of each."""
     shown = {str(number): fit for number, fit in enumerate(fits)}
-    axes = sweeps.draw(transfers("rates", "", "", shown, paper)).axes
+    exhibit = transfers("rates", "", shown)
+    axes = sweeps.draw(replace(exhibit, paper=tuple(paper)) if paper else exhibit).axes
     across = min(len(fits), 4)
     return [[axes[place], axes[place + across]] for place in range(len(fits))]
 
@@ -48,6 +51,16 @@ def test_only_stable_rates_are_drawn_and_the_edge_is_marked():
     }
 
 
+def test_every_seed_is_a_dot_and_their_mean_is_the_line():
+    fit = studies.fitted("ntk", widths=(64, 128), seeds=(0, 1))
+    ((above, _),) = sweep_axes(fit)
+    dots = [line for line in above.get_lines() if line.get_marker() == "."]
+    means = [line for line in above.get_lines() if line.get_marker() == "o"]
+    assert [len(each.get_xdata()) for each in dots] == [2 * len(each.get_xdata()) for each in means]
+    losses = [trial.eval_loss for trial in fit.trials if trial.width == 64]
+    assert set(np.round(dots[0].get_ydata(), 6)) <= set(np.round(losses, 6))
+
+
 def test_an_optimum_at_the_edge_of_what_was_tried_is_open():
     known, cut = studies.fitted(), studies.fitted(rates=2)
     panels = sweep_axes(known, cut)
@@ -64,7 +77,7 @@ def test_an_optimum_at_the_edge_of_what_was_tried_is_open():
 
 def test_the_exponent_and_the_papers_are_told_apart():
     fit = studies.fitted(setting="global")
-    (_, below), (_, without) = sweep_axes(fit, fit, paper={"0": -0.95})
+    (_, below), (_, without) = sweep_axes(fit, fit, paper=(-0.95, None))
     value = f"{fit.transfer.law.exponent.value:.2f}".replace("-", "−")
     assert below.get_title(loc="left").startswith(f"exponent {value} [")
     (paper,) = below.texts
@@ -97,7 +110,7 @@ def test_many_widths_leave_room_for_their_numbers():
 def test_a_group_that_diverged_altogether_says_so():
     fit = studies.fitted()
     trials = tuple(replace(trial, eval_loss=math.nan) for trial in fit.trials)
-    dead = replace(fit, trials=trials, transfer=fit_transfer(trials))
+    dead = replace(fit, runs=dict.fromkeys(trials, ""), transfer=fit_transfer(trials))
     ((above, below),) = sweep_axes(dead)
     assert [text.get_text() for text in above.texts] == ["every run diverged"]
     assert below.get_title(loc="left") == "exponent not known"
@@ -174,33 +187,33 @@ def test_headings_that_are_long_are_broken_and_rows_are_four_wide():
 
 
 @pytest.mark.parametrize("exhibit", [studies.heatmaps(), studies.planes()], ids=["heatmaps", "planes"])
-def test_a_figure_is_the_same_file_at_any_time(exhibit):
-    first, second = save(exhibit, "a"), save(exhibit, "a")
-    assert first == second
-    assert first is not None
-    assert first.files["png"][:4] == b"\x89PNG"
-    assert first.files["pdf"][:5] == b"%PDF-"
-    width, height = (int.from_bytes(first.files["png"][place : place + 4]) for place in (16, 20))
-    points = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', first.files["svg"])
+def test_a_figure_gives_the_same_bytes_whenever_it_is_drawn(report: WrittenReport, exhibit: AnyExhibit):
+    files = draw_files(exhibit)
+    saved = report.page.parent / f"figures/gallery-smoke-{exhibit.name}"
+    assert files == {kind: saved.with_suffix(f".{kind}").read_bytes() for kind in ("svg", "png", "pdf")}
+    assert files["png"][:4] == b"\x89PNG"
+    assert files["pdf"][:5] == b"%PDF-"
+    width, height = (int.from_bytes(files["png"][place : place + 4]) for place in (16, 20))
+    points = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', files["svg"])
     assert points is not None
     assert (width, height) == pytest.approx([float(each) / 72 * 150 for each in points.groups()], abs=1)
 
 
-def test_an_inline_figure_has_ids_of_its_own_and_colours_that_follow_the_page():
-    found = save(studies.planes(), "mine")
-    assert found is not None
-    ids = re.findall(r'\bid="([^"]+)"', found.inline)
+def test_an_inline_figure_has_ids_of_its_own_and_colours_that_follow_the_page(report: WrittenReport):
+    svg = (report.page.parent / "figures/gallery-smoke-planes.svg").read_text(encoding="utf-8")
+    inline = inline_svg(svg, "mine", studies.planes())
+    ids = re.findall(r'\bid="([^"]+)"', inline)
     assert len(set(ids)) == len(ids)
     assert all(each.startswith("mine-") for each in ids)
-    references = re.findall(r'(?:href="#|url\(#)([^")]+)', found.inline)
+    references = re.findall(r'(?:href="#|url\(#)([^")]+)', inline)
     assert references
     assert set(references) <= set(ids)
-    assert "currentColor" in found.inline
-    for colour in DARK:
-        assert colour not in found.inline
-        assert colour in (INK, PAPER) or re.fullmatch("#[0-9a-f]{6}", colour)
-    assert "</title>" in found.inline
-    assert PAPER.encode() in found.files["svg"]
+    for colour in (INK, *PARAMETERIZATIONS.values()):
+        assert inline.count(f"light-dark({colour}, {DARK[colour]})") == inline.count(colour) > 0
+    assert "</title>" in inline
+    assert PAPER in svg
+    assert PAPER not in inline
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in DARK)
 
 
 def test_nothing_to_draw_is_no_figure():

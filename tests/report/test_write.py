@@ -1,27 +1,26 @@
-"""A report of any study: what it says, what it leaves behind, and that it never breaks one that is there."""
+"""A report of any study: what it says, which files it writes, and that it never breaks an earlier report."""
 
 import csv
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.report import studies
 from widthwise.experiments.carry_out import NOTE
 from widthwise.experiments.exhibits import Table, Transfers
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Verdict
+from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.report import figures, write
-from widthwise.report.figures import draw
 from widthwise.report.sections import Contents, Section, read
-from widthwise.report.write import Report, write_report
+from widthwise.report.write import WrittenReport, write_report
 from widthwise.sweep import Study
 
 
-def text_of(report: Report) -> str:
+def text_of(report: WrittenReport) -> str:
     return report.page.read_text(encoding="utf-8")
 
 
@@ -30,7 +29,7 @@ def section(contents: Contents, name: str) -> Section:
     return found
 
 
-def test_the_page_says_findings_first_and_labels_the_papers_values(report: Report):
+def test_the_page_says_findings_first_and_labels_the_papers_values(report: WrittenReport):
     page = text_of(report)
     places = [page.index(words) for words in ('id="findings"', 'id="missing"', 'id="contents"', "The paper claims:")]
     assert places == sorted(places)
@@ -39,11 +38,12 @@ def test_the_page_says_findings_first_and_labels_the_papers_values(report: Repor
     assert page.count("paper: −0.95") >= 4
     for verdict in ("✓</span> holds", "✗</span> does not hold", "?</span> cannot tell", "–</span> not measured"):
         assert verdict in page
-    assert "1 of 4 holds here, 1 does not, 1 cannot be told, 1 not measured." in page
+    (summary,) = re.findall('<p class="sum">(.*)</p>', page)
+    assert re.sub("<.*?>", "", summary).strip() == "✓ holds ✗ does not hold ? cannot tell – not measured"
     assert "Everything here is made up." in page
 
 
-def test_the_page_needs_nothing_from_outside(report: Report):
+def test_the_page_needs_nothing_from_outside(report: WrittenReport):
     page = text_of(report)
     assert not re.search(r'(?:src|href)="(?!#|data:|figures/|tables/)|url\((?!#)|@import|<script', page)
     ids = re.findall(r'\bid="([^"]+)"', page)
@@ -52,7 +52,7 @@ def test_the_page_needs_nothing_from_outside(report: Report):
     assert 'name="viewport"' in page
 
 
-def test_every_exhibit_is_kept_in_files_and_an_empty_one_is_left_out(report: Report):
+def test_every_exhibit_is_kept_in_files_and_an_empty_one_is_left_out(report: WrittenReport):
     folder = report.page.parent
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert names == {"index.html", *(path.relative_to(folder).as_posix() for path in report.files)}
@@ -62,7 +62,7 @@ def test_every_exhibit_is_kept_in_files_and_an_empty_one_is_left_out(report: Rep
     assert "Nothing yet" not in text_of(report)
 
 
-def test_tables_are_written_for_programs_and_for_papers(report: Report):
+def test_tables_are_written_for_programs_and_for_papers(report: WrittenReport):
     rows = list(csv.reader((report.page.parent / "tables/gallery-smoke-losses.csv").read_text().splitlines()))
     assert rows[0][2:4] == ["global + default", "global + default, paper"]
     assert rows[1][:3] == ["adam", "standard", "3.025"]
@@ -77,17 +77,17 @@ def test_tables_are_written_for_programs_and_for_papers(report: Report):
     assert '<th scope="rowgroup" rowspan="4">adam</th>' in page
 
 
-def test_what_is_missing_is_said(report: Report):
+def test_what_is_missing_is_said(report: WrittenReport):
     contents = report.contents
     assert contents.counts["failed"] == 3
     (reason,) = contents.missing
     assert reason.startswith("3 runs of width 1024 failed: XlaRuntimeError")
     ended, edge = section(contents, "gallery-smoke").missing
-    assert "it has not ended" in ended
+    assert ended == "not finished: still running, or interrupted; the same command resumes it"
     assert edge == "ntk, adam: no edge found"
     page = text_of(report)
     assert "out of memory &lt;while&gt; trying to allocate 3 &amp; more bytes" in page
-    assert "it has not ended: it is still running, or was interrupted; the same command goes on; and 1 more" in page
+    assert f"{ended}; and 1 more" in page
     assert page.count("ntk, adam: no edge found") == 1
 
 
@@ -134,12 +134,12 @@ def test_a_study_where_nothing_has_ended_has_a_report(tmp_path: Path, asked: int
     with Study.open(tmp_path / "study") as study:
         pairs = list(studies.sweep(rates=1))[:asked]
         study.ask([one for one, _ in pairs])
-        study.claim([one.run for one, _ in pairs[:1]], seconds=60)
+        study.claim([one.id for one, _ in pairs[:1]], seconds=60)
         report = write_report(study, tmp_path / "report")
     assert report.files == ()
     assert report.contents.counts["waiting"] == max(asked - 1, 0)
     assert report.contents.counts["running"] == min(asked, 1)
-    assert "Nothing has ended in this study yet" in text_of(report)
+    assert "No run of this study has ended yet" in text_of(report)
 
 
 def test_an_experiment_that_has_only_begun_has_a_section(tmp_path: Path):
@@ -149,8 +149,8 @@ def test_an_experiment_that_has_only_begun_has_a_section(tmp_path: Path):
         contents = read(study)
     (only,) = contents.sections
     assert (only.findings, only.exhibits) == ((), ())
-    assert "it has not ended" in only.missing[0]
-    assert contents.missing == ("of-the-future, gpu: this version knows no experiment of that name",)
+    assert only.missing[0].startswith("not finished")
+    assert contents.missing == ("of-the-future, gpu: this version has no experiment of that name",)
 
 
 def test_one_experiment_that_cannot_be_read_does_not_take_the_others_with_it(tmp_path: Path, monkeypatch):
@@ -160,10 +160,19 @@ def test_one_experiment_that_cannot_be_read_does_not_take_the_others_with_it(tmp
     monkeypatch.setitem(EXPERIMENTS, "transfer", replace(EXPERIMENTS["transfer"], read=refuse))
     with Study.open(studies.mixed(tmp_path, widths=(64,), rates=3)) as study:
         contents = read(study)
-    assert section(contents, "transfer-cpu").missing[-1] == "it cannot be read: width 64 has learning rate 0.1 twice"
+    assert section(contents, "transfer-cpu").missing[-1] == "cannot be read: width 64 has learning rate 0.1 twice"
     assert section(contents, "sweeps").exhibits
 
 
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Draw blank figures, which is fast, and list the names of those drawn."""
+    names: list[str] = []
+    monkeypatch.setattr(figures, "draw", lambda exhibit: names.append(exhibit.name) or Figure(figsize=(1, 1)))
+    return names
+
+
+@pytest.mark.usefixtures("drawn")
 def test_a_report_that_breaks_off_leaves_the_one_before(tmp_path: Path, monkeypatch):
     with Study.open(tmp_path / "study") as study:
         studies.fill(study, studies.sweep(widths=(64,), rates=3))
@@ -175,9 +184,7 @@ def test_a_report_that_breaks_off_leaves_the_one_before(tmp_path: Path, monkeypa
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_only_figures_that_changed_are_drawn_again(tmp_path: Path, monkeypatch):
-    drawn: list[str] = []
-    monkeypatch.setattr(figures, "draw", lambda exhibit: drawn.append(exhibit.name) or draw(exhibit))
+def test_only_figures_that_changed_are_drawn_again(tmp_path: Path, drawn: list[str]):
     with Study.open(tmp_path / "study") as study:
         studies.fill(study, studies.sweep(widths=(64,), rates=3))
         studies.fill(study, studies.sweep(widths=(64,), rates=6, probe=True))
@@ -196,7 +203,7 @@ def test_only_figures_that_changed_are_drawn_again(tmp_path: Path, monkeypatch):
 
 def test_many_findings_are_folded_under_their_claims(tmp_path: Path, monkeypatch):
     def gallery(count: int) -> Experiment:
-        found = Finding(claim="it holds", of="all", verdict=Verdict.HOLDS, measured="1.5")
+        found = Finding(claim="it holds", of="all", verdict=Judgement.HOLDS, measured="1.5")
         return replace(studies.GALLERY, read=lambda _: Reading(findings=(found,) * count, exhibits=()))
 
     with Study.open(tmp_path / "study") as study:
@@ -208,12 +215,11 @@ def test_many_findings_are_folded_under_their_claims(tmp_path: Path, monkeypatch
             assert f"holds ×{count}" in page
 
 
-def test_many_runs_are_read_fast_and_only_curves_that_are_drawn(tmp_path: Path, monkeypatch):
+def test_only_curves_that_are_drawn_are_read(tmp_path: Path, monkeypatch):
     curves = {"train_loss": ([0, 1], [2.0, 1.0])}
     with Study.open(tmp_path) as study:
         for name in studies.PARAMETERIZATIONS:
-            for setting in studies.EXPONENTS:
-                studies.fill(study, studies.sweep(name, setting, rates=12, seeds=range(6), curves=curves))
+            studies.fill(study, studies.sweep(name, widths=(64, 128), rates=6, curves=curves))
         studies.fill(study, studies.sweep(probe=True, widths=(64, 128), rates=6))
         asked_for: list[str] = []
         original = study.curves
@@ -223,8 +229,6 @@ def test_many_runs_are_read_fast_and_only_curves_that_are_drawn(tmp_path: Path, 
             return original(ids)
 
         monkeypatch.setattr(study, "curves", watched)
-        began = time.process_time()
         contents = read(study)
-        assert time.process_time() - began < 5
-    assert sum(contents.counts.values()) == 12 * 4 * 12 * 6 + 12
+    assert sum(contents.counts.values()) == 4 * 2 * 6 + 12
     assert len(asked_for) == 2

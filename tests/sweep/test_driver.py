@@ -11,36 +11,38 @@ import pytest
 from tests.sweep.tiny import TINY, results
 from widthwise.sweep import Outcome, Study
 from widthwise.sweep import driver as driver_module
+from widthwise.sweep.carry_out import Job, run_sweeps
 from widthwise.sweep.driver import Driver
 from widthwise.sweep.executors import Inline, Processes
 from widthwise.sweep.fits import fit_rows
-from widthwise.sweep.packs import Wants, plan
-from widthwise.sweep.rounds import Job, run_sweep, run_sweeps
+from widthwise.sweep.packs import Pack, plan
+from widthwise.sweep.progress import SweepProgress
+from widthwise.sweep.requests import SweepData
 from widthwise.sweep.search import Grid, Search
-from widthwise.sweep.standing import Standing
+from widthwise.sweep.setting import Setting
 from widthwise.sweep.sweep import Sweep
-from widthwise.sweep.work import Task, train_pack
+from widthwise.sweep.worker import train_pack
+from widthwise.theory import Global
 
-pytestmark = pytest.mark.usefixtures("compilations")
-
-WANTS = Wants(TINY)
+DATA = SweepData(TINY)
+GLOBAL, FULL = Setting(rates=Global()), Setting()
 SWEEP = Sweep(
-    base=TINY, widths=(16, 32), settings=("global", "full"), seeds=(0, 1), search=Grid(lowest=2**-7, highest=2**-6)
+    base=TINY, widths=(16, 32), settings=(GLOBAL, FULL), seeds=(0, 1), search=Grid(lowest=2**-7, highest=2**-6)
 )
 """Two widths, two settings that coincide at the smaller one, two seeds, three rates: 18 runs under 24 names."""
 
 
 def carried_out(study: Study, executor=None, sweep: Sweep = SWEEP, **options):
     driver = Driver(study, executor or Inline(), **options)
-    return run_sweep(sweep, driver, WANTS), driver.standing
+    return run_sweeps([Job(sweep=sweep, data=DATA)], driver)[0], driver.progress
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
     with Study.open(folder) as study:
-        _, standing = carried_out(study)
-    assert (standing.trained, standing.done, standing.wanted) == (18, 18, 18)
+        _, progress = carried_out(study)
+    assert (progress.trained, progress.done, progress.wanted) == (18, 18, 18)
     return folder
 
 
@@ -52,23 +54,23 @@ def test_runs_are_shown_under_each_name_and_computed_once(undisturbed):
         assert {row.status for row in rows} == {"finished"}
         assert study.get(f"sweep/{SWEEP.id}") == SWEEP.to_json()
         fits = fit_rows(rows)
-    assert [fit.names["setting"] for fit in fits] == ["global", "full"]
+    assert [fit.setting for fit in fits] == [GLOBAL, FULL]
     assert all(fit.where == {} for fit in fits)
 
 
 def test_what_is_known_is_not_computed_again(undisturbed):
     with Study.open(undisturbed) as study:
         before = results(study)
-        _, standing = carried_out(study, sweep=replace(SWEEP, settings=("full",), seeds=(1,)))
-        assert (standing.trained, standing.done) == (0, 6)
+        _, progress = carried_out(study, sweep=replace(SWEEP, settings=(FULL,), seeds=(1,)))
+        assert (progress.trained, progress.done) == (0, 6)
         assert results(study) == before
 
 
 def test_processes_give_the_rows_of_this_process(undisturbed, tmp_path):
     sweep = replace(SWEEP, widths=(16,), seeds=(0,))
     with Study.open(tmp_path) as study, Processes(2) as executor:
-        _, standing = carried_out(study, executor, sweep)
-        assert standing.trained == 3
+        _, progress = carried_out(study, executor, sweep)
+        assert progress.trained == 3
         there = results(study)
     with Study.open(undisturbed) as study:
         assert set(there) <= set(results(study))
@@ -92,7 +94,7 @@ def test_a_run_brings_its_curves_and_where_it_comes_from(undisturbed):
 
 
 def test_alignment_is_measured_where_wanted():
-    outcomes = train_pack(_task(probe=True), lambda _: False)
+    outcomes = train_pack(_pack(probe=True), lambda _: False)
     assert outcomes is not None
     measured = {name: steps for name, (steps, _) in outcomes[0].curves.items() if name.startswith("alignment/")}
     assert any(name.startswith("alignment/blocks") or "readout" in name for name in measured)
@@ -100,12 +102,12 @@ def test_alignment_is_measured_where_wanted():
 
 
 def test_a_run_trained_without_measuring_does_not_stand_in_for_one_that_measures(tmp_path):
-    plain, probed = (WANTS.want(TINY, probe=probe) for probe in (False, True))
+    plain, probed = (DATA.run(TINY, probe=probe) for probe in (False, True))
     assert plain.id != probed.id
     with Study.open(tmp_path) as study:
         driver = Driver(study, Inline())
         losses = driver.compute([plain]) | driver.compute([probed])
-        assert driver.standing.trained == 2
+        assert driver.progress.trained == 2
         assert any(name.startswith("alignment/") for name in study.curves([probed.id])[probed.id])
     assert losses[plain.id] == losses[probed.id]
 
@@ -113,11 +115,11 @@ def test_a_run_trained_without_measuring_does_not_stand_in_for_one_that_measures
 def test_a_rate_that_diverges_is_an_outcome_and_ends_the_search_there(tmp_path):
     sweep = Sweep(base=replace(TINY, learning_rate=2.0**60), search=Grid(lowest=2.0**60, highest=2.0**60.5))
     with Study.open(tmp_path) as study:
-        (finding,), standing = carried_out(study, sweep=sweep)
+        (finding,), progress = carried_out(study, sweep=sweep)
         assert [row.status for row in study.runs()] == ["diverged", "diverged"]
         # A second look counts them again, and computes nothing.
         assert carried_out(study, sweep=sweep)[1].trained == 0
-    assert standing.diverged == standing.trained == 2
+    assert progress.diverged == progress.trained == 2
     assert "every rate diverged" in finding.proposal.missing[0]
 
 
@@ -125,9 +127,9 @@ def test_the_next_width_starts_where_the_theory_sends_the_optimum(tmp_path, monk
     """Losses are made up: the optimum is at 2^-4, and four times the width wants 4^-1 of it with a global rate."""
     asked: list[tuple[str, int, float]] = []
 
-    def compute(self, wanted):
-        rates = {one.id: math.log2(one.run.spec.learning_rate) for one in wanted}
-        asked.extend((one.run.spec.alignment, one.run.spec.width, rates[one.id]) for one in wanted)
+    def compute(self, runs):
+        rates = {one.id: math.log2(one.spec.learning_rate) for one in runs}
+        asked.extend((one.spec.alignment, one.spec.width, rates[one.id]) for one in runs)
         return {run: 1 + (octave + 4) ** 2 for run, octave in rates.items()}
 
     monkeypatch.setattr(Driver, "compute", compute)
@@ -140,22 +142,22 @@ def test_the_next_width_starts_where_the_theory_sends_the_optimum(tmp_path, monk
     assert first["global", 16][:3] == [-5, -4, -3]
     assert first["global", 64][:3] == [-7, -6, -5]
     assert first["full", 64][:3] == [-5, -4, -3]
-    assert [(finding.group.spec.setting, finding.width) for finding in findings] == [*first]
+    assert [(found.setting.rates.name, found.width) for found in findings] == [*first]
 
 
 def test_sweeps_carried_out_together_share_rounds_and_keep_their_labels(tmp_path, monkeypatch):
     """Losses are made up."""
     rounds: list[int] = []
 
-    def compute(self, wanted):
-        rounds.append(len(wanted))
-        return {one.id: 1 + (math.log2(one.run.spec.learning_rate) + 6) ** 2 for one in wanted}
+    def compute(self, runs):
+        rounds.append(len(runs))
+        return {one.id: 1 + (math.log2(one.spec.learning_rate) + 6) ** 2 for one in runs}
 
     monkeypatch.setattr(Driver, "compute", compute)
-    first = replace(SWEEP, settings=("global",), seeds=(0,), search=Grid(lowest=2**-7, highest=2**-5))
-    second = replace(first, settings=("full",))
+    first = replace(SWEEP, settings=(GLOBAL,), seeds=(0,), search=Grid(lowest=2**-7, highest=2**-5))
+    second = replace(first, settings=(FULL,))
     with Study.open(tmp_path / "together") as study:
-        jobs = [Job(sweep=sweep, wants=WANTS, label=label) for sweep, label in ((first, "first"), (second, "second"))]
+        jobs = [Job(sweep=sweep, data=DATA, label=label) for sweep, label in ((first, "first"), (second, "second"))]
         together = run_sweeps(jobs, Driver(study, Inline()))
         assert [{row.spec["alignment"] for row in study.runs(label=job.label)} for job in jobs] == [
             {"global"},
@@ -163,7 +165,7 @@ def test_sweeps_carried_out_together_share_rounds_and_keep_their_labels(tmp_path
         ]
     shared = len(rounds)
     with Study.open(tmp_path / "alone") as study:
-        alone = [run_sweep(sweep, Driver(study, Inline()), WANTS) for sweep in (first, second)]
+        alone = [run_sweeps([Job(sweep=sweep, data=DATA)], Driver(study, Inline()))[0] for sweep in (first, second)]
     assert together == alone
     assert len(rounds) - shared == 2 * shared
 
@@ -171,15 +173,15 @@ def test_sweeps_carried_out_together_share_rounds_and_keep_their_labels(tmp_path
 def test_a_rate_is_judged_by_all_seeds_and_one_that_diverges_is_enough(tmp_path, monkeypatch):
     """Losses are made up: seed 1 diverges above 2^-6.5, seed 0 does not, and its own optimum lies elsewhere."""
 
-    def compute(self, wanted):
+    def compute(self, runs):
         found = {}
-        for one in wanted:
-            octave, seed = math.log2(one.run.spec.learning_rate), one.run.spec.seed
+        for one in runs:
+            octave, seed = math.log2(one.spec.learning_rate), one.spec.seed
             found[one.id] = math.nan if seed and octave > -6.5 else 1 + (octave + (9 if seed else 6)) ** 2 / 99
         return found
 
     monkeypatch.setattr(Driver, "compute", compute)
-    sweep = replace(SWEEP, widths=(16,), settings=("full",), search=Grid(lowest=2**-9, highest=2**-5))
+    sweep = replace(SWEEP, widths=(16,), settings=(FULL,), search=Grid(lowest=2**-9, highest=2**-5))
     with Study.open(tmp_path) as study:
         (finding,), _ = carried_out(study, sweep=sweep)
     proposal = finding.proposal
@@ -187,73 +189,73 @@ def test_a_rate_is_judged_by_all_seeds_and_one_that_diverges_is_enough(tmp_path,
 
 
 def test_a_pack_that_fails_is_said_once_and_the_next_command_tries_it_again(tmp_path, monkeypatch):
-    tried: list[Task] = []
+    tried: list[Pack] = []
 
-    def fail(task, tell):
-        tried.append(task)
-        if task.specs[0].width == 32:
+    def fail(pack, tell):
+        tried.append(pack)
+        if pack.specs[0].width == 32:
             raise RuntimeError("out of memory")
-        return train_pack(task, tell)
+        return train_pack(pack, tell)
 
     said: list[str] = []
-    sweep = replace(SWEEP, settings=("global",), seeds=(0,))
+    sweep = replace(SWEEP, settings=(GLOBAL,), seeds=(0,))
     with Study.open(tmp_path) as study:
         monkeypatch.setattr(driver_module, "train_pack", fail)
-        _, standing = carried_out(study, sweep=sweep, say=said.append)
-        assert (len(tried), standing.trained) == (6, 3)
-        assert said == standing.failed == ["1 of width 32 failed: RuntimeError: out of memory"] * 3
+        _, progress = carried_out(study, sweep=sweep, say=said.append)
+        assert (len(tried), progress.trained) == (6, 3)
+        assert said == progress.failed == ["1 of width 32 failed: RuntimeError: out of memory"] * 3
         assert study.counts()["failed"] == 3
         monkeypatch.undo()
-        _, standing = carried_out(study, sweep=sweep)
-        assert (standing.trained, standing.failed, study.counts()["finished"]) == (3, [], 6)
+        _, progress = carried_out(study, sweep=sweep)
+        assert (progress.trained, progress.failed, study.counts()["finished"]) == (3, [], 6)
 
 
 def test_data_that_is_not_what_the_driver_expected_fails_clearly():
     with pytest.raises(ValueError, match="expected the same data and versions as where the sweep was started"):
-        train_pack(replace(_task(), runs=("0123456789abcdef",)), lambda _: False)
+        train_pack(replace(_pack(), ids=("0123456789abcdef",)), lambda _: False)
 
 
 def test_two_commands_share_the_work(tmp_path):
-    sweep = replace(SWEEP, settings=("global",))
-    standings: list[Standing] = []
+    sweep = replace(SWEEP, settings=(GLOBAL,))
+    progresses: list[SweepProgress] = []
 
     def command() -> None:
         with Study.open(tmp_path) as study:
-            standings.append(carried_out(study, sweep=sweep)[1])
+            progresses.append(carried_out(study, sweep=sweep)[1])
 
     threads = [threading.Thread(target=command) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(standing.trained for standing in standings) == 12
-    assert all(standing.trained > 0 for standing in standings)
-    assert all(standing.done == 12 for standing in standings)
+    assert sum(progress.trained for progress in progresses) == 12
+    assert all(progress.trained > 0 for progress in progresses)
+    assert all(progress.done == 12 for progress in progresses)
 
 
 def test_no_more_is_claimed_than_can_be_computed_now(tmp_path):
     claimed: list[int] = []
     with Study.open(tmp_path) as study:
         driver = Driver(study, Inline(), show=lambda _: claimed.append(study.counts()["running"]))
-        driver.compute([WANTS.want(replace(TINY, seed=seed)) for seed in range(4)])
+        driver.compute([DATA.run(replace(TINY, seed=seed)) for seed in range(4)])
     assert max(claimed) == 1
 
 
 def test_what_another_command_holds_is_waited_for_and_taken_over_when_its_lease_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(driver_module, "POLL_SECONDS", 0.05)
-    wanted = [WANTS.want(replace(TINY, seed=seed)) for seed in (0, 1)]
+    wanted = [DATA.run(replace(TINY, seed=seed)) for seed in (0, 1)]
     with Study.open(tmp_path) as other, Study.open(tmp_path) as study:
-        other.ask([one.asked for one in wanted])
+        other.ask(wanted)
         other.claim([one.id for one in wanted], seconds=1.0)
         other.record([Outcome(run=wanted[0].id, status="finished", results={"eval_loss": 1.5})])
         seen: list[int] = []
-        driver = Driver(study, Inline(), show=lambda standing: seen.append(standing.elsewhere))
+        driver = Driver(study, Inline(), show=lambda progress: seen.append(progress.elsewhere))
         began = time.monotonic()
         losses = driver.compute(wanted)
         assert time.monotonic() - began > 0.5
     assert losses[wanted[0].id] == 1.5
     assert 0 < losses[wanted[1].id] < 6
-    assert driver.standing.trained == 1
+    assert driver.progress.trained == 1
     assert 1 in seen
 
 
@@ -262,15 +264,15 @@ def test_leases_are_kept_as_long_as_something_is_heard(tmp_path, monkeypatch):
     renewed: list[float] = []
     monkeypatch.setattr(Study, "renew", lambda self, *, seconds: renewed.append(seconds))
     with Study.open(tmp_path) as study:
-        Driver(study, Inline()).compute([WANTS.want(TINY)])
+        Driver(study, Inline()).compute([DATA.run(TINY)])
     assert renewed
     assert set(renewed) == {driver_module.LEASE_SECONDS}
 
 
 def test_checkpoints_that_a_killed_driver_left_of_finished_runs_are_deleted(tmp_path):
-    ended, waiting = (WANTS.want(replace(TINY, seed=seed)) for seed in (0, 1))
+    ended, waiting = (DATA.run(replace(TINY, seed=seed)) for seed in (0, 1))
     with Study.open(tmp_path) as study:
-        study.ask([ended.asked, waiting.asked])
+        study.ask([ended, waiting])
         study.record([Outcome(run=ended.id, status="finished", results={"eval_loss": 1.5})])
         folders = [study.folder_for(plan([one])[0].key) for one in (ended, waiting)]
         for folder in [*folders, study.folder_for("something-else")]:
@@ -280,17 +282,71 @@ def test_checkpoints_that_a_killed_driver_left_of_finished_runs_are_deleted(tmp_
     assert study.folder_for("something-else").exists()
 
 
-def test_a_device_is_asked_once_how_many_runs_fit(tmp_path, monkeypatch):
-    asked: list[Task] = []
-    monkeypatch.setattr(driver_module, "lanes_that_fit", lambda task, tell: asked.append(task) or 2)
-    wanted = [WANTS.want(replace(TINY, seed=seed)) for seed in range(3)]
+@pytest.fixture
+def device(monkeypatch):
+    """Stand in for an accelerator that answers what it is, and how many runs it has memory for."""
+    answers = {"kind": "H200, 139 GiB", "fit": 2, "asked": 0}
+
+    def fit(pack, tell):
+        answers["asked"] += 1
+        return answers["fit"]
+
+    monkeypatch.setattr(driver_module, "describe_device", lambda _, tell: answers["kind"])
+    monkeypatch.setattr(driver_module, "lanes_that_fit", fit)
+    return answers
+
+
+def seeds(*seeds):
+    return [DATA.run(replace(TINY, seed=seed)) for seed in seeds]
+
+
+def test_a_device_is_asked_once_how_many_runs_fit(tmp_path, device):
     with Study.open(tmp_path) as study:
-        Driver(study, Inline(), most_lanes=8).compute(wanted)
-        assert [study.details(one.id).provenance["lanes"] for one in wanted] == [2, 2, 1]
-        Driver(study, Inline(), most_lanes=8).compute([WANTS.want(replace(TINY, seed=seed)) for seed in (3, 4)])
-    assert len(asked) == 1
+        Driver(study, Inline(), most_lanes=8).compute(seeds(0, 1, 2))
+        assert [study.details(run.id).provenance["lanes"] for run in seeds(0, 1, 2)] == [2, 2, 1]
+        Driver(study, Inline(), most_lanes=8).compute(seeds(3, 4))
+    assert device["asked"] == 1
 
 
-def _task(*, probe: bool = False) -> Task:
-    wanted = WANTS.want(TINY, probe=probe)
-    return Task(specs=(wanted.portable,), runs=(wanted.id,), probe=probe)
+def test_another_device_is_asked_again(tmp_path, device, monkeypatch):
+    packs: list[Pack] = []
+    monkeypatch.setattr(driver_module, "train_pack", lambda pack, tell: packs.append(pack) or _made_up(pack))
+    with Study.open(tmp_path) as study:
+        Driver(study, Inline(), most_lanes=8).compute(seeds(0, 1))
+        device |= {"kind": "T4, 15 GiB", "fit": 1}
+        Driver(study, Inline(), most_lanes=8).compute(seeds(2, 3))
+    assert [len(pack.ids) for pack in packs] == [2, 1, 1]
+    assert device["asked"] == 2
+
+
+def test_a_pack_that_runs_out_of_memory_is_halved_and_the_study_remembers(tmp_path, device, monkeypatch):
+    """Six fit by what the device said, two in fact."""
+    sizes: list[int] = []
+
+    def train(pack, tell):
+        sizes.append(len(pack.ids))
+        if len(pack.ids) > 2:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 24 GiB")
+        return _made_up(pack)
+
+    monkeypatch.setattr(driver_module, "train_pack", train)
+    device["fit"] = 6
+    said: list[str] = []
+    with Study.open(tmp_path) as study:
+        driver = Driver(study, Inline(), most_lanes=8, say=said.append)
+        assert len(driver.compute(seeds(*range(12)))) == 12
+        assert (driver.progress.failed, driver.progress.trained) == ([], 12)
+        # Six, halved to three, halved to one; the six that waited are split before they are tried.
+        assert sizes == [6, 3, *[1] * 12]
+        assert len(said) == 2
+        Driver(study, Inline(), most_lanes=8).compute(seeds(12, 13))
+    assert sizes[14:] == [1, 1]
+    assert device["asked"] == 1
+
+
+def _made_up(pack: Pack) -> list[Outcome]:
+    return [Outcome(run=run, status="finished", results={"eval_loss": 1.5}) for run in pack.ids]
+
+
+def _pack(*, probe: bool = False) -> Pack:
+    return Pack.of([DATA.run(TINY, probe=probe)])

@@ -1,6 +1,6 @@
 """One contract for all executors, and what only those with workers can promise.
 
-Ray runs as a real cluster on this machine, started once.
+Processes and a real Ray cluster on this machine are started once: starting takes longer than what the tests compute.
 """
 
 import logging
@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from tests.sweep import work
-from widthwise.sweep.executors import Done, Executor, Failed, Inline, Processes, RayCluster, Work
-from widthwise.sweep.executors.contract import ATTEMPTS
+from widthwise.sweep.executors import Done, Executor, Failed, Inline, Processes, RayCluster, Work, contract
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,12 @@ def ray_session() -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of forks, if other tests of this process used it
         ray.init(
-            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.CRITICAL
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.CRITICAL,
+            _system_config={"prestart_worker_first_driver": False},  # they would not have the packs' environment
         )
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -42,29 +46,27 @@ def said() -> list[str]:
 
 
 @pytest.fixture(scope="module")
+def processes(said: list[str]) -> Iterator[Executor]:
+    with Processes(2, say=said.append) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
 def ray_cluster(ray_session: str, said: list[str]) -> Iterator[Executor]:
-    """Open one for all tests: to start its workers takes longer than what they do."""
     with RayCluster(say=said.append) as executor:
         yield executor
 
 
-@pytest.fixture(params=["inline", "processes", "ray"])
-def executor(request: pytest.FixtureRequest, said: list[str]) -> Iterator[Executor]:
-    yield from _open(request, said)
-
-
-@pytest.fixture(params=["processes", "ray"])
-def workers(request: pytest.FixtureRequest, said: list[str]) -> Iterator[Executor]:
-    yield from _open(request, said)
-
-
-def _open(request: pytest.FixtureRequest, said: list[str]) -> Iterator[Executor]:
+@pytest.fixture(params=["inline", "processes", "ray_cluster"])
+def executor(request: pytest.FixtureRequest, said: list[str]) -> Executor:
     said.clear()
-    if request.param == "ray":
-        yield request.getfixturevalue("ray_cluster")
-    else:
-        with Inline() if request.param == "inline" else Processes(2, say=said.append) as executor:
-            yield executor
+    return Inline() if request.param == "inline" else request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["processes", "ray_cluster"])
+def workers(request: pytest.FixtureRequest, said: list[str]) -> Executor:
+    said.clear()
+    return request.getfixturevalue(request.param)
 
 
 def _alive(pid: int) -> bool:
@@ -75,7 +77,7 @@ def _alive(pid: int) -> bool:
 
 
 def _gone(pids: list[int], seconds: float = 20.0) -> bool:
-    """Say whether processes end soon."""
+    """Return whether processes end soon."""
     end = time.monotonic() + seconds
     while any(map(_alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
@@ -166,14 +168,17 @@ def test_a_pack_whose_worker_is_killed_is_computed_again_and_counted_once(
     assert said[0].startswith("killed: its worker was ")
 
 
-def test_a_pack_that_kills_its_workers_fails_in_the_end(workers: Executor, said: list[str]):
+def test_a_pack_that_kills_its_workers_fails_in_the_end(
+    workers: Executor, said: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(contract, "ATTEMPTS", 2)
     workers.submit("deadly", work.always_die, None)
     workers.submit("good", work.double, 1)
     outcomes = {outcome.key: outcome for outcome in workers.results()}
     deadly = outcomes["deadly"]
     assert isinstance(deadly, Failed)
-    assert deadly.error.endswith(f"the last of {ATTEMPTS} that tried")
-    assert len(said) == ATTEMPTS - 1
+    assert deadly.error.endswith("the last of 2 that tried")
+    assert len(said) == 1
     assert outcomes["good"] == Done(key="good", result=2)
 
 
@@ -236,12 +241,13 @@ def test_processes_share_the_cores_unless_the_user_says_otherwise(monkeypatch: p
 @pytest.mark.parametrize(
     ("deadly", "how"),
     [
-        (work.always_die, "its worker was killed by SIGKILL (out of memory, perhaps), the last of 3 that tried"),
-        (work.leave, "its worker ended with exit code 3, the last of 3 that tried"),
+        (work.always_die, "its worker was killed by SIGKILL (out of memory, perhaps), the last of 1 that tried"),
+        (work.leave, "its worker ended with exit code 3, the last of 1 that tried"),
     ],
     ids=["signal", "exit"],
 )
-def test_processes_say_what_ended_them(deadly: Work, how: str):
+def test_processes_say_what_ended_them(deadly: Work, how: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(contract, "ATTEMPTS", 1)
     with Processes(1) as executor:
         executor.submit("a", deadly, 3)
         assert list(executor.results()) == [Failed(key="a", error=how)]

@@ -7,16 +7,18 @@ import pytest
 from tests.sweep.tiny import TINY
 from widthwise.models import count_parameters
 from widthwise.sweep.forecast import fewest_points, most_points
-from widthwise.sweep.packs import Wants, plan
+from widthwise.sweep.memory import fitting
+from widthwise.sweep.packs import Pack, plan
+from widthwise.sweep.requests import SweepData, inputs_of
 from widthwise.sweep.search import Grid, Search
-from widthwise.sweep.work import Task, fitting, inputs_of, train_pack
+from widthwise.sweep.worker import train_pack
 from widthwise.train import Lanes, resolve
 
-WANTS = Wants(TINY)
+DATA = SweepData(TINY)
 
 
 def wanted(**changes):
-    return WANTS.want(replace(TINY, **changes))
+    return DATA.run(replace(TINY, **changes))
 
 
 def test_runs_of_one_program_are_packed_whatever_they_differ_in():
@@ -29,28 +31,28 @@ def test_runs_of_one_program_are_packed_whatever_they_differ_in():
     ]
     (pack,) = plan(runs, lambda _: 64)
     # At the base width all alignments are one run.
-    assert len(pack.runs) == 8
-    assert len({one.id for one in pack.runs}) == 8
+    assert len(pack.ids) == len(set(pack.ids)) == 8
 
 
 def test_programs_are_never_mixed_and_the_longest_come_first():
     runs = [wanted(seed=0), wanted(width=32), wanted(seed=1), wanted(optimizer="sgd"), wanted(steps=4000)]
     packs = plan(runs, lambda _: 64)
-    assert [len({one.run.program for one in pack.runs}) for pack in packs] == [1] * 4
+    assert sorted(len(pack.ids) for pack in packs) == [1, 1, 1, 2]
+    assert len({pack.program for pack in packs}) == 3
     assert [pack.flops for pack in packs] == sorted((pack.flops for pack in packs), reverse=True)
-    assert packs[0].runs[0].run.spec.steps == 4000
+    assert packs[0].specs[0].steps == 4000
 
 
 @pytest.mark.parametrize(("fit", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (4, [4, 3]), (6, [4, 3]), (64, [7])])
 def test_packs_are_as_few_and_as_even_as_the_device_allows(fit, sizes):
     runs = [wanted(seed=seed) for seed in range(7)]
-    assert sorted((len(pack.runs) for pack in plan(runs, lambda _: fit)), reverse=True) == sizes
+    assert sorted((len(pack.ids) for pack in plan(runs, lambda _: fit)), reverse=True) == sizes
 
 
 def test_what_is_left_of_a_plan_is_packed_as_before():
     runs = [wanted(seed=seed) for seed in range(6)]
     before = plan(runs, lambda _: 2)
-    after = plan([one for pack in before[1:] for one in pack.runs], lambda _: 2)
+    after = plan([run for run in runs if run.id not in before[0].ids], lambda _: 2)
     assert [pack.key for pack in after] == [pack.key for pack in before[1:]]
 
 
@@ -78,10 +80,10 @@ def test_the_fewest_and_the_most_rates_bound_a_search():
 
 def test_lanes_that_fill_up_a_pack_change_nothing_and_are_not_told(monkeypatch):
     runs = [wanted(learning_rate=rate, steps=20) for rate in (2**-8, 2**-7, 2**-6, 2**-5, 2**-4)]
-    task = Task(specs=tuple(one.portable for one in runs), runs=tuple(one.id for one in runs))
-    alone = train_pack(task, lambda _: False)
-    monkeypatch.setattr("widthwise.sweep.work.jax.default_backend", lambda: "gpu")
-    padded = train_pack(task, lambda _: False)
+    pack = Pack.of(runs)
+    alone = train_pack(pack, lambda _: False)
+    monkeypatch.setattr("widthwise.sweep.worker.jax.default_backend", lambda: "gpu")
+    padded = train_pack(pack, lambda _: False)
     assert alone is not None
     assert padded is not None
     assert [outcome.run for outcome in padded] == [one.id for one in runs]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.sweep.requests import asked, ids, outcome
-from widthwise.sweep.owners import Owner
+from widthwise.sweep.database import Owner
 from widthwise.sweep.store import Study
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 SHARE = """
 granted, written = [], []
 with Study.open(folder) as study:
-    study.ask([asked(number) for number in range(90)], label="both")
-    while left := [run for run, status in study.statuses(ids(90)).items() if status == "waiting"]:
+    study.ask([asked(number) for number in range(45)], label="both")
+    while left := [run for run, status in study.statuses(ids(45)).items() if status == "waiting"]:
         claimed = study.claim(left[:3], seconds=600)
         if claimed and not granted:
             print("working", flush=True)
@@ -42,6 +42,8 @@ with Study.open(folder) as study:
         batch, left = left[:20], left[20:]
         study.record([outcome(number) for number in batch])
         print(batch[-1], flush=True)
+        if len(left) % 200 == 0:
+            sys.stdin.readline()
 """
 
 HOLD = """
@@ -84,23 +86,23 @@ def test_two_processes_divide_the_work_between_them(tmp_path: Path, journal: str
         worker.stdin.flush()
     granted, written = zip(*(json.loads(worker.communicate()[0]) for worker in workers), strict=True)
     assert all(granted)
-    assert sorted(granted[0] + granted[1]) == ids(90)
+    assert sorted(granted[0] + granted[1]) == ids(45)
     assert written == granted
     with Study.open(tmp_path) as study:
-        assert sorted(row.run for row in study.runs(label="both")) == ids(90)
-        assert study.counts()["finished"] == 90
+        assert sorted(row.run for row in study.runs(label="both")) == ids(45)
+        assert study.counts()["finished"] == 45
         pids = [study.details(run).provenance["pid"] for run in granted[0]]
         assert set(pids) == {workers[0].pid}
 
 
 def test_a_kill_while_recording_leaves_whole_rows_only(tmp_path: Path):
-    delays, total, ended = random.Random(0), 8000, []
+    delays, total, ended = random.Random(0), 800, []
     with Study.open(tmp_path) as study:
         study.ask([asked(number) for number in range(total)])
     for _ in range(3):
         with start(RECORD, tmp_path) as worker:
             first = worker.stdout.readline()
-            time.sleep(delays.uniform(0.05, 0.2))
+            time.sleep(delays.uniform(0.0, 0.02))  # it waits after ten batches, should this take longer
             worker.kill()
             said = int((first + worker.stdout.read()).split()[-1])
         with Study.open(tmp_path, create=False) as study:
@@ -111,7 +113,7 @@ def test_a_kill_while_recording_leaves_whole_rows_only(tmp_path: Path):
             assert len(ended) % 20 == 0
             curves = study.curves([row.run for row in ended])
             for number, row in enumerate(ended):
-                assert (row.run, row.results) == (asked(number).run, outcome(number).results)
+                assert (row.run, row.results) == (asked(number).id, outcome(number).results)
                 assert curves[row.run]["train_loss"].values.tolist() == outcome(number).curves["train_loss"][1]
     checked = sqlite3.connect(tmp_path / "study.sqlite")
     assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

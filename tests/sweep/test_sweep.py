@@ -1,4 +1,4 @@
-"""A sweep as a value: what it falls into, where its searches start, and which of its settings are one run."""
+"""A sweep and its settings as values: what they refuse, where searches start, and which settings are one run."""
 
 import time
 from dataclasses import replace
@@ -7,63 +7,83 @@ import pytest
 
 from tests.sweep.tiny import TINY
 from widthwise.parameterize import Constants
-from widthwise.sweep.packs import Wants
+from widthwise.sweep.requests import SweepData
 from widthwise.sweep.search import Grid, Search
-from widthwise.sweep.sweep import Group, Sweep
+from widthwise.sweep.setting import Setting, settings
+from widthwise.sweep.sweep import Sweep, expected_exponent
+from widthwise.theory import Aligned, Global, read_rates
 from widthwise.train import Spec
 from widthwise.train.spec import resolve
 
 
-def test_everything_but_width_rate_and_seed_makes_a_group():
-    sweep = Sweep(
-        base=TINY,
-        widths=(32, 16),
-        parameterizations=("standard", "mup"),
-        optimizers=("adam",),
-        settings=("global", "full", "0,-1,-1"),
-        epsilons=(1e-8, 1e-12),
-        epsilons_per_parameter=(False, True),
-        weight_decays=(0.0, 1e-4),
-        horizons=("fixed", "compute_optimal"),
-        seeds=(0, 1, 2),
+def test_settings_are_all_combinations():
+    found = settings(
+        parameterization=("standard", "mup"),
+        rates=(Global(), Aligned("full"), read_rates("0,-1,-1")),
+        epsilon=(1e-8, 1e-12),
+        epsilon_per_parameter=(False, True),
+        weight_decay=(0.0, 1e-4),
+        horizon=("fixed", "compute_optimal"),
+        constants=(),
     )
-    assert len(sweep.groups()) == 2 * 3 * 2 * 2 * 2 * 2
-    assert sweep.all_widths == (16, 32)
-    assert [group.spec.setting for group in sweep.groups()[:17:8]] == ["global", "global", "full"]
+    assert len(found) == len(set(found)) == 2 * 3 * 2 * 2 * 2 * 2
+    assert [setting.rates.name for setting in found[:33:16]] == ["global", "full", "own"]
 
 
-def test_an_optimizer_without_epsilon_has_one_group_for_all_epsilons():
-    sweep = Sweep(base=TINY, optimizers=("sgd", "adam"), epsilons=(1e-8, 1e-12), epsilons_per_parameter=(False, True))
-    assert [group.spec.optimizer for group in sweep.groups()].count("sgd") == 1
-    assert [group.spec.optimizer for group in sweep.groups()].count("adam") == 4
+def test_an_optimizer_without_epsilon_has_one_setting_for_all_epsilons():
+    found = settings(optimizer=("sgd", "adam"), epsilon=(1e-8, 1e-12), epsilon_per_parameter=(False, True))
+    assert [setting.optimizer for setting in found].count("sgd") == 1
+    assert [setting.optimizer for setting in found].count("adam") == 4
+
+
+@pytest.mark.parametrize("rates", ["global", "none", "0,-1,-1/2"])
+@pytest.mark.parametrize("horizon", ["fixed", "compute_optimal"])
+def test_a_setting_survives_the_way_into_the_store_and_back(rates, horizon):
+    setting = Setting(
+        parameterization="mup",
+        optimizer="adam_ps",
+        rates=read_rates(rates),
+        constants="mine",
+        epsilon=1e-12,
+        epsilon_per_parameter=True,
+        weight_decay=1e-4,
+        horizon=horizon,
+    )
+    spec = setting.apply(TINY, Constants(hidden=2.0))
+    run = SweepData(TINY).run(spec, constants=setting.constants, horizon=setting.horizon)
+    assert Setting.of(run.request) == setting
+    assert Spec.from_json({name: value for name, value in run.request.items() if name in TINY.to_json()}) == spec
 
 
 def test_constants_are_looked_up_by_name_for_each_optimizer_and_parameterization():
-    seen = []
+    asked = []
 
     def look_up(*names: str) -> Constants:
-        seen.append(names)
+        asked.append(names)
         return Constants(embedding=2.0)
 
-    sweep = Sweep(base=TINY, parameterizations=("standard", "mup"), constants=("default", "mine"))
-    groups = sweep.groups(look_up)
-    assert seen == [("mine", "adam", "standard"), ("mine", "adam", "mup")]
-    assert [(group.constants, group.spec.embedding_constant) for group in groups] == [("default", 1), ("mine", 2)] * 2
-    with pytest.raises(ValueError, match="expected a study to look it up in"):
-        sweep.groups()
+    names = settings(parameterization=("standard", "mup"), constants=("default", "mine"))
+    found = Sweep(base=TINY, settings=names).constants(look_up)
+    assert asked == [("mine", "adam", "standard"), ("mine", "adam", "mup")]
+    assert [constants.embedding for constants in found.values()] == [1, 2, 1, 2]
+    assert tuple(found) == names
 
 
 def test_constants_by_value_are_called_by_their_values():
-    (group,) = Sweep(base=replace(TINY, hidden_constant=0.5)).groups()
-    assert group.names == {"constants": "1,0.5,1", "horizon": "fixed"}
+    sweep = Sweep(base=replace(TINY, hidden_constant=0.5))
+    (setting,) = sweep.all_settings
+    assert setting.constants == "1,0.5,1"
+    assert sweep.constants(lambda *_: pytest.fail("looked up"))[setting] == Constants(hidden=0.5)
 
 
-def test_a_compute_optimal_group_trains_longer_at_larger_widths():
-    group = Group(spec=TINY, horizon="compute_optimal")
-    runs = [group.at(width=width, learning_rate=0.1, seed=3, vocabulary=257) for width in (16, 32)]
+def test_a_compute_optimal_setting_trains_longer_at_larger_widths():
+    setting = Setting(horizon="compute_optimal")
+    sweep = Sweep(base=TINY, settings=(setting,), widths=(16, 32))
+    how = {"learning_rate": 0.1, "seed": 3, "vocabulary": 257, "constants": Constants()}
+    specs = [sweep.spec(setting, width=width, **how) for width in sweep.widths]
     parameters = [12 * n * n + (257 + 16 + 3) * n for n in (16, 32)]
-    assert [run.steps for run in runs] == [20 * count // (8 * 16) for count in parameters]
-    assert [(run.learning_rate, run.seed) for run in runs] == [(0.1, 3)] * 2
+    assert [spec.steps for spec in specs] == [20 * count // (8 * 16) for count in parameters]
+    assert [(spec.learning_rate, spec.seed) for spec in specs] == [(0.1, 3)] * 2
 
 
 @pytest.mark.parametrize(
@@ -71,39 +91,57 @@ def test_a_compute_optimal_group_trains_longer_at_larger_widths():
     [("standard", "adam", -1), ("ntk", "adam", -0.5), ("mup", "adam", -1), ("mup", "sgd", 0), ("standard", "sgd", -1)],
 )
 def test_one_global_rate_is_expected_to_fall_with_the_layer_that_must_fall_most(parameterization, optimizer, expected):
-    spec = replace(TINY, parameterization=parameterization, optimizer=optimizer)
-    assert Group(spec=replace(spec, alignment="global")).expected_exponent == expected
-    assert Group(spec=spec).expected_exponent == 0
-    assert Group(spec=replace(spec, alignment="global", rates="0,0,0")).expected_exponent == 0
-
-
-@pytest.mark.parametrize("search", [Search(refine=3), Grid(lowest=1e-3, highest=1.0)])
-def test_json_gives_the_sweep_back(search):
-    sweep = Sweep(base=TINY, widths=(16, 32), settings=("global", "0,-1,-1"), seeds=(1,), search=search)
-    assert Sweep.from_json(sweep.to_json()) == sweep
-    assert Sweep.from_json(sweep.to_json()).id == sweep.id
-    assert sweep.id != replace(sweep, seeds=(2,)).id
+    setting = Setting(parameterization=parameterization, optimizer=optimizer, rates=Global())
+    assert expected_exponent(setting) == expected
+    assert expected_exponent(replace(setting, rates=Aligned("full"))) == 0
+    assert expected_exponent(replace(setting, rates=read_rates("0,0,0"))) == 0
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    "changes",
     [
-        ({"width": [1]}, "'width' is not part of a sweep"),
-        ({"search": {"lowset": 1}}, "'lowset' is not part of a search"),
-        ({"grid": {"lowest": 1, "highest": 2}, "search": {}}, "both 'search' and 'grid'"),
-        ({"base": {"lr": 1}}, "'lr' is not part of a run's specification"),
-        ({"horizons": ["long"]}, "horizon is 'long'"),
-        ({"seeds": [1, 1]}, "seeds are 1, 1: expected each once"),
-        ({"widths": [128, 130]}, "width is 130: expected a multiple of the head dimension"),
-        ({"optimizers": ["lion"]}, "optimizer is 'lion'"),
-        ({"settings": ["half"]}, "alignment is 'half'"),
-        ({"settings": ["0,1"]}, "rates are '0,1'"),
-        ({"base": {"hidden_constant": 2.0}, "constants": ["paper"]}, "by name and by value"),
+        {"seeds": (2,)},
+        {"widths": (16,)},
+        {"settings": (Setting(rates=Global()),)},
+        {"search": Grid(lowest=1e-3, highest=1.0)},
+        {"base": replace(TINY, steps=30)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_sweeps_that_ask_for_different_things_have_different_ids(changes):
+    sweep = Sweep(base=TINY, widths=(16, 32), seeds=(1,), search=Search(refine=3))
+    assert replace(sweep, **changes).id != sweep.id
+    assert replace(sweep, settings=sweep.all_settings).id == sweep.id
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"seeds": (1, 1)}, "seeds are 1, 1: expected each once"),
+        ({"widths": (128, 130)}, "width is 130: expected a multiple of the head dimension"),
+        ({"base": Spec(hidden_constant=2.0), "settings": (Setting(constants="paper"),)}, "by name and by value"),
+        ({"settings": (Setting(optimizer="sgd", epsilon=1e-8),)}, "sgd has no epsilon"),
     ],
 )
-def test_what_a_sweep_cannot_be_is_refused(values, said):
-    with pytest.raises(ValueError, match=said):
-        Sweep.from_json(values)
+def test_what_a_sweep_cannot_be_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Sweep(**{"base": Spec(), **values})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Setting(horizon="long"), "horizon is 'long'"),
+        (lambda: Sweep(base=TINY, settings=(Setting(optimizer="lion"),)), "optimizer is 'lion'"),
+        (lambda: Setting(parameterization="mupp"), "parameterization is 'mupp'"),
+        (lambda: read_rates("half"), "alignment is 'half': expected one of full, none, tensor_programs, global"),
+        (lambda: read_rates("0,1"), "rates are '0,1'"),
+        (lambda: settings(epsilon=(1e-8, 1e-8)), "epsilon is 1e-08, 1e-08: expected each once"),
+    ],
+)
+def test_what_a_setting_cannot_be_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(
@@ -123,9 +161,9 @@ def test_what_a_sweep_cannot_be_is_refused(values, said):
     ids=["scaling-none", "mup-sgd-full", "base-width", "own", "full-global", "seeds"],
 )
 def test_settings_that_coincide_are_one_run(first, second, same):
-    wants = Wants(TINY)
+    data = SweepData(TINY)
     wide = replace(TINY, width=64)
-    assert (wants.want(replace(wide, **first)).id == wants.want(replace(wide, **second)).id) is same
+    assert (data.run(replace(wide, **first)).id == data.run(replace(wide, **second)).id) is same
 
 
 def test_a_run_is_worked_out_fast_enough_for_tens_of_thousands():
@@ -143,5 +181,8 @@ def test_a_run_is_worked_out_fast_enough_for_tens_of_thousands():
 )
 def test_a_search_starts_where_the_theory_moves_the_rate(optimizer, moved):
     names = ("standard", "ntk", "mup", "mean_field")
-    sweep = Sweep(base=Spec(base_width=64, optimizer=optimizer, learning_rate=0.5), parameterizations=names)
-    assert [group.start(sweep.base) / 0.5 for group in sweep.groups()] == pytest.approx(moved)
+    sweep = Sweep(
+        base=Spec(base_width=64, optimizer=optimizer, learning_rate=0.5),
+        settings=settings(parameterization=names, optimizer=(optimizer,)),
+    )
+    assert [sweep.start(setting) / 0.5 for setting in sweep.settings] == pytest.approx(moved)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from widthwise.parameterize import Constants
-from widthwise.sweep.tuning import Trial, Tuned, Tuning
+from widthwise.sweep.tuning import ConstantsTrial, Tuned, Tuning
 from widthwise.theory import Role
 
 Loss = Callable[[Constants], float]
@@ -34,18 +34,18 @@ def valley(embedding: float, hidden: float, readout: float, edge: float = math.i
     return loss
 
 
-def tried(loss: Loss, *constants: Constants) -> list[Trial]:
-    return [Trial(constants=point, loss=loss(point)) for point in constants]
+def tried(loss: Loss, *constants: Constants) -> list[ConstantsTrial]:
+    return [ConstantsTrial(constants=point, loss=loss(point)) for point in constants]
 
 
-def run(tuning: Tuning, loss: Loss) -> list[Trial]:
-    trials: list[Trial] = []
+def run(tuning: Tuning, loss: Loss) -> list[ConstantsTrial]:
+    trials: list[ConstantsTrial] = []
     while points := tuning.propose(trials):
         trials += tried(loss, *points)
     return trials
 
 
-def result(tuning: Tuning, trials: list[Trial]) -> Tuned:
+def result(tuning: Tuning, trials: list[ConstantsTrial]) -> Tuned:
     found = tuning.result(trials)
     assert found is not None
     return found
@@ -97,7 +97,7 @@ def test_a_search_that_is_stopped_anywhere_ends_with_the_same_trials():
         valley(3, 0, 0, edge=1),
         random.Random(0),
     )
-    trials: list[Trial] = []
+    trials: list[ConstantsTrial] = []
     while points := tuning.propose(trials):
         finished = rng.sample(points, rng.randint(1, len(points)))
         trials += tried(loss, *finished)
@@ -146,10 +146,10 @@ def test_an_optimum_that_stays_at_the_edge_is_said():
 def test_the_result_is_the_geometric_mean_of_trials_as_good_as_the_best():
     tuning = Tuning(trials=10)
     trials = [
-        Trial(constants=Constants(embedding=1, hidden=4, readout=0.1), loss=3.0),
-        Trial(constants=Constants(embedding=100, hidden=1, readout=0.1), loss=3.0029),
-        Trial(constants=Constants(embedding=50, hidden=50, readout=50), loss=3.0031),
-        Trial(constants=Constants(), loss=math.nan),
+        ConstantsTrial(constants=Constants(embedding=1, hidden=4, readout=0.1), loss=3.0),
+        ConstantsTrial(constants=Constants(embedding=100, hidden=1, readout=0.1), loss=3.0029),
+        ConstantsTrial(constants=Constants(embedding=50, hidden=50, readout=50), loss=3.0031),
+        ConstantsTrial(constants=Constants(), loss=math.nan),
     ]
     found = result(tuning, trials)
     assert found.constants == Constants(embedding=10, hidden=2, readout=0.1)

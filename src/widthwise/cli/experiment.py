@@ -1,8 +1,7 @@
-"""`widthwise experiment`: one of the paper's experiments, at a scale that fits the machine."""
+"""`widthwise experiment`: run one of the paper's experiments, at a scale that fits the machine."""
 
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,34 +11,33 @@ import jax
 import tyro
 
 from widthwise.cli.arguments import count, unset
-from widthwise.cli.experiment_tables import cost_to_json, show_cost, show_missing, show_reading, time_for
-from widthwise.cli.output import Output
-from widthwise.cli.status_line import StatusLine
-from widthwise.cli.watching import FAILED, INTERRUPTED, STOPPED
-from widthwise.cli.where import Where
+from widthwise.cli.output import table
+from widthwise.cli.running import FAILED, StatusLine
+from widthwise.cli.where import Where, count_runs, tabulate_forecast
+from widthwise.experiments import exhibits
 from widthwise.experiments.carry_out import carry_out
-from widthwise.experiments.cost import Work, device_days, hindrances, work_of
-from widthwise.experiments.experiment import Experiment as Declared
-from widthwise.experiments.experiment import Reading
+from widthwise.experiments.cost import count_stages, hindrances
+from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import Choice, Stage, narrow, spec_of
+from widthwise.experiments.stages import Choice, Stage, spec_of
 from widthwise.report.write import write_report
-from widthwise.sweep.driver import Stopped
-from widthwise.sweep.forecast import calibrate
-from widthwise.sweep.packs import Wants
-from widthwise.sweep.standing import Standing
-from widthwise.sweep.work import Options, inputs_of
+from widthwise.sweep.forecast import Count, totals
+from widthwise.sweep.packs import Options
+from widthwise.sweep.requests import SweepData, inputs_of
+from widthwise.train import Spec
 
 NAMES = "; ".join(f"{name} ({experiment.title})" for name, experiment in EXPERIMENTS.items())
+SHOWN = 3
+"""The most lines printed about what is missing; the report has all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """Carry out an experiment of the paper, say which of its claims hold here, and write a report.
+class ExperimentCommand:
+    """Run an experiment of the paper, tell which of its claims hold here, and write a report.
 
-    Everything is kept in the study: the same command goes on after any end, finished it runs nothing, and experiments
+    Everything is kept in the study: after an interrupt, a kill or a crash, run the same command to resume. Experiments
     that share a study share their runs.
     """
 
@@ -47,136 +45,130 @@ class Experiment:
     scale: Scale = "cpu"
     """How large: smoke (under a minute), cpu (minutes on two cores), gpu (minutes to an hour on one), paper."""
     study: Annotated[Path | None, unset("studies/SCALE")] = None
-    """The folder to keep everything in; made if it is not there."""
+    """The folder to keep everything in; created if necessary."""
     choice: Annotated[Choice, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Choice)
     steps: Annotated[int | None, count("N", least=1), unset("the scale's")] = None
-    """Train for so many steps."""
+    """Training steps."""
     data: Annotated[str | None, unset("the scale's")] = None
-    """Where text comes from: stdlib, synthetic, text or c4."""
+    """The text to train on: stdlib, synthetic, text or c4."""
     paths: tuple[str, ...] = ()
-    """Files, folders or patterns, for text; local shards, for c4."""
+    """For text: files, folders or patterns. For c4: local shards."""
     tokenizer: Annotated[str | None, unset("the scale's")] = None
-    """What makes tokens of text: bytes, or the path of a SentencePiece model."""
+    """The tokenizer: bytes, or the path of a SentencePiece model."""
     where: Annotated[Where, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Where)
     training: Annotated[Options, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Options)
     dry_run: bool = False
-    """Say what it takes, and train nothing."""
+    """Show what it would take, and train nothing."""
     json: bool = False
     """Print a JSON object."""
 
     def run(self) -> int:
-        """Carry it out, print what it found, and write the report."""
+        """Run it, print the findings, and write the report."""
         if self.name not in EXPERIMENTS:
             raise ValueError(f"there is no experiment {self.name!r}: expected one of {', '.join(EXPERIMENTS)}")
+        self.where.leave_accelerators_to_workers()
         experiment = EXPERIMENTS[self.name]
         stages = self._stages(experiment)
-        status = StatusLine(quiet=self.json)
-        if self.dry_run and not stages:
-            raise ValueError(f"{self.name} trains nothing: there is nothing to forecast")
-        if stages and (self.dry_run or self.scale == "paper"):
-            works = work_of(stages, vocabulary=_vocabulary(stages))
-            reasons = self._hindrances(works) if self.scale == "paper" else []
-            if self.dry_run:
-                return self._forecast(works, reasons, status)
+        with StatusLine(quiet=self.json) as status:
+            code, text = (self._forecast if self.dry_run else self._carry_out)(experiment, stages, status)
+        print(text)
+        return code
+
+    def _carry_out(self, experiment: Experiment, stages: Sequence[Stage], status: StatusLine) -> tuple[int, str]:
+        """Run the stages and write the report; return the exit code and what to print."""
+        if stages and self.scale == "paper":
+            counts, reasons = self._count(stages)
             if reasons:
-                raise ValueError(_refusal(self.name, works, reasons))
+                days = " to ".join(f"{bound.gpu_days:,.0f}" for bound in totals(counts))
+                raise ValueError(
+                    f"{self.name} at scale paper cannot run here: {'; '.join(reasons)}. It takes {days} days on one "
+                    "GPU: --dry-run shows the plan, --widths selects a part of it"
+                )
         folder = self.study or Path("studies") / self.scale
         with self.where.driver(folder, self.training, status) as driver:
-            try:
-                missing = carry_out(self.name, self.scale, stages, driver)
-            except Stopped:
-                status.say(STOPPED)
-                return INTERRUPTED
-            finally:
-                status.clear()
+            missing = carry_out(self.name, self.scale, stages, driver)
             reading = experiment.read(Results(driver.study, self.name, self.scale))
             page = folder / "report" / "index.html"
-            if driver.standing.trained or not stages or not page.exists():
+            if driver.progress.trained or not stages or not page.exists():
                 page = write_report(driver.study, page.parent, progress=status.show).page
-        status.clear()
-        self._show(experiment, reading, missing, driver.standing, folder, page)
-        return FAILED if driver.standing.failed else 0
-
-    def _stages(self, experiment: Declared) -> tuple[Stage, ...]:
-        if not experiment.sizes:
-            return ()
-        changes = {"steps": self.steps, "data": self.data, "paths": self.paths, "tokenizer": self.tokenizer}
-        given = {name: value for name, value in changes.items() if value not in (None, ())}
-        plan = experiment.plan(experiment.sizes[self.scale])
-        return narrow(plan, self.choice, prepare=lambda spec: self.where.prepared(dataclasses.replace(spec, **given)))
-
-    def _hindrances(self, works: Sequence[Work]) -> list[str]:
-        device = jax.devices()[0]
-        elsewhere = self.where.ray is not None
-        memory = None if elsewhere else (device.memory_stats() or {}).get("bytes_limit")
-        return hindrances(works, accelerator=elsewhere or device.platform != "cpu", memory=memory)
-
-    def _forecast(self, works: Sequence[Work], reasons: Sequence[str], status: StatusLine) -> int:
-        """Count what it takes; time a few steps too, unless that is out of reach here."""
-        seconds = None
-        if self.scale != "paper":
-            wants = Wants(works[0].spec)
-            with self.where.executor(status.say) as executor:
-                status.show("timing a few steps")
-                paces = calibrate([wants.want(work.spec) for work in works], executor, self.training)
-                capacity = executor.capacity
-            step_seconds = {one.flops / one.run.program.steps: pace.step_seconds for one, pace in paces.items()}
-            seconds = time_for(works, step_seconds, capacity)
-            status.clear()
-        output = Output()
-        if self.json:
-            print(json.dumps(cost_to_json(works, seconds, reasons), indent=2))
-            return 0
-        show_cost(f"{self.name} at scale {self.scale}", works, seconds, reasons, output)
-        output.write()
-        return 0
-
-    def _show(
-        self,
-        experiment: Declared,
-        reading: Reading,
-        missing: Sequence[str],
-        standing: Standing,
-        folder: Path,
-        page: Path,
-    ) -> None:
-        counts = standing.counts
+        progress = driver.progress
+        code = FAILED if progress.failed else 0
         if self.json:
             values = {
                 "experiment": self.name,
                 "scale": self.scale,
                 "claim": experiment.claim,
-                "runs": counts,
+                "runs": progress.counts,
                 "findings": [asdict(finding) for finding in reading.findings],
                 "missing": list(missing),
                 "study": str(folder),
                 "report": str(page),
             }
-            print(json.dumps(values, indent=2))
-            return
-        output = Output()
-        show_reading(reading, output)
-        show_missing(missing, output)
-        if standing.wanted:
-            output.lines(
-                f"{counts['wanted']} runs, {counts['trained']} of them trained now, {counts['diverged']} diverged; "
-                f"kept in {folder}"
-            )
-        output.lines(f"Report: {page}")
-        output.write()
-        if standing.failed:
-            print(f"failed: {len(standing.failed)}; the same command tries them again", file=sys.stderr)
+            return code, json.dumps(values, indent=2)
+        more = len(missing) - SHOWN
+        lines = [
+            *_tabulate(reading),
+            *(f"incomplete: {line}" for line in missing[:SHOWN]),
+            *([f"incomplete: {more} more; the report has them"] if more > 0 else []),
+            *([count_runs(progress, folder)] if progress.wanted else []),
+            f"Report: {page}",
+        ]
+        return code, "\n".join(lines)
+
+    def _stages(self, experiment: Experiment) -> tuple[Stage, ...]:
+        if not experiment.sizes:
+            return ()
+        changes = {"steps": self.steps, "data": self.data, "paths": self.paths, "tokenizer": self.tokenizer}
+        given = {name: value for name, value in changes.items() if value not in (None, ())}
+
+        def prepare(spec: Spec) -> Spec:
+            return self.where.with_dtype(dataclasses.replace(spec, **given))
+
+        return experiment.plan(experiment.sizes[self.scale], self.choice, prepare=prepare)
+
+    def _count(self, stages: Sequence[Stage]) -> tuple[list[Count], list[str]]:
+        """Return what the stages train, and at the paper's scale the reasons why they cannot run here."""
+        spec = spec_of(stages[0])
+        vocabulary = spec.vocabulary or inputs_of(spec).batches.vocabulary  # C4 need not be opened to be counted
+        counts = count_stages(stages, vocabulary=vocabulary)
+        if self.scale != "paper":
+            return counts, []
+        device, elsewhere = jax.devices()[0], self.where.ray is not None
+        memory = None if elsewhere else (device.memory_stats() or {}).get("bytes_limit")
+        return counts, hindrances(counts, accelerator=elsewhere or device.platform != "cpu", memory=memory)
+
+    def _forecast(self, experiment: Experiment, stages: Sequence[Stage], status: StatusLine) -> tuple[int, str]:
+        """Count what it takes, and time a few steps except at the paper's scale; return the exit code and the text."""
+        if not stages:
+            raise ValueError(f"{experiment.name} trains nothing: there is nothing to forecast")
+        counts, reasons = self._count(stages)
+        timed = None
+        if self.scale != "paper":
+            timed = self.where.forecast(counts, SweepData(counts[0].spec), self.training, status)
+        if not self.json:
+            text = tabulate_forecast(f"{self.name} at scale {self.scale}", counts, timed)
+            return 0, "\n".join([text, *(f"cannot run here: {reason}" for reason in reasons)])
+        bounds = totals(counts)
+        training = None if timed is None else [bound.seconds - timed[0].compile_seconds for bound in timed[0].bounds]
+        values = {
+            "searches": len(counts),
+            **{name: [getattr(bound, name) for bound in bounds] for name in ("runs", "tokens", "flops")},
+            "seconds": training,
+            "compile_seconds": None if timed is None else timed[0].compile_seconds,
+            "gpu_days": [bound.gpu_days for bound in bounds],
+            "cannot_run_here": list(reasons),
+        }
+        return 0, json.dumps(values, indent=2)
 
 
-def _vocabulary(stages: Sequence[Stage]) -> int:
-    """Ask the data, unless the model's own number is given: C4 is not to be opened to be counted."""
-    spec = spec_of(stages[0])
-    return spec.vocabulary or inputs_of(spec).batches.vocabulary
-
-
-def _refusal(name: str, works: Sequence[Work], reasons: Sequence[str]) -> str:
-    fewest, most = device_days(works)
-    return (
-        f"{name} at scale paper cannot run here: {'; '.join(reasons)}. It takes {fewest:,.0f} to {most:,.0f} days on "
-        "one GPU: --dry-run shows the plan, --widths takes a part of it"
-    )
+def _tabulate(reading: Reading) -> list[str]:
+    """Return the first table of an experiment, which sums it up, and the findings."""
+    lines: list[str] = []
+    summary = next((one for one in reading.exhibits if isinstance(one, exhibits.Table)), None)
+    if summary is not None:
+        lines += [summary.title, table(summary.columns, summary.rows), ""]
+    if reading.findings:
+        rows = [(one.claim, one.of, str(one.verdict), one.measured, one.paper or "–") for one in reading.findings]
+        lines += ["What the paper claims, and what was measured here"]
+        lines += [table(("claim", "of", "here", "measured", "paper"), rows), ""]
+    return lines

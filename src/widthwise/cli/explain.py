@@ -5,46 +5,33 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from widthwise.cli.arguments import count, named, positive, unset
-from widthwise.cli.output import Output
 from widthwise.models import MLP, Model, Transformer, prescribe
 from widthwise.optim import OPTIMIZERS, Optimizer
 from widthwise.parameterize import explain
-from widthwise.theory import (
-    ALIGNMENTS,
-    FULL,
-    PARAMETERIZATIONS,
-    STANDARD,
-    Alignment,
-    Parameterization,
-    check,
-    solve,
-)
-
-GLOBAL = Alignment(name="global", hidden=FULL.hidden, readout=FULL.readout)
-"""Not an assumption about alignment but the lack of one: the same learning rate for every parameter at every width."""
+from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, STANDARD, Aligned, Parameterization, RateRule, read_rates
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain:
-    """What a parameterization prescribes for every parameter: initialization, multiplier, learning rate, epsilon.
+class ExplainCommand:
+    """Show what a parameterization prescribes for every parameter: initialization, multiplier, learning rate, epsilon.
 
-    For the built-in models. For a model of your own, `widthwise.explain` gives the same table.
+    This is for the built-in models. For your own model, `widthwise.explain` returns the same table.
     """
 
     model: Annotated[str, named({"transformer": "transformer", "mlp": "mlp"})] = "transformer"
-    """Which model."""
+    """The model."""
     width: Annotated[int, count("N", least=1)] = 256
     """The model's width."""
     base_width: Annotated[int, count("N", least=1)] = 128
     """The width at which learning rate and epsilon were tuned."""
     parameterization: Annotated[Parameterization, named(PARAMETERIZATIONS)] = STANDARD
-    """Which initialization and multipliers."""
+    """The parameterization: initialization and multipliers."""
     optimizer: Annotated[Optimizer, named(OPTIMIZERS)] = OPTIMIZERS["adam"]
-    """Which optimizer."""
-    alignment: Annotated[Alignment, named({**ALIGNMENTS, "global": GLOBAL})] = FULL
+    """The optimizer."""
+    alignment: Annotated[RateRule, named({name: read_rates(name) for name in RATE_RULES})] = Aligned("full")  # noqa: RUF009
     """The alignment assumed for the learning rates; global for one rate at every width."""
     learning_rate: Annotated[float, positive("X")] = 1.0
-    """The base learning rate; with 1, factors are shown."""
+    """The base learning rate; 1 shows the factors."""
     epsilon: Annotated[float | None, positive("X"), unset("the optimizer's")] = None
     """The base epsilon."""
     blocks: Annotated[int, count("N", least=1)] = 2
@@ -52,9 +39,9 @@ class Explain:
     head_dim: Annotated[int, count("N", least=1)] = 64
     """Head dimension of the transformer."""
     context: Annotated[int, count("N", least=1)] = 128
-    """Context of the transformer."""
+    """Sequence length of the transformer."""
     vocabulary: Annotated[int, count("N", least=1)] = 257
-    """Vocabulary of the transformer."""
+    """Vocabulary size of the transformer."""
     hidden_layers: Annotated[int, count("N")] = 2
     """Hidden layers of the MLP."""
     json: bool = False
@@ -65,10 +52,7 @@ class Explain:
         optimizer, network = self.optimizer, self.parameterization
         if self.epsilon is not None and optimizer.epsilon is None:
             raise ValueError(f"--epsilon {self.epsilon:g}: {optimizer.name} has no epsilon")
-        if self.alignment is GLOBAL:
-            exponents = check(network, [0] * len(network.layers), optimizer.family, FULL)
-        else:
-            exponents = solve(network, optimizer.family, self.alignment)
+        exponents = self.alignment.exponents(network, optimizer.family)
         plan = prescribe(self._model(), exponents, base_width=self.base_width)
         epsilon = optimizer.epsilon if self.epsilon is None else self.epsilon
         explanation = explain(
@@ -77,19 +61,15 @@ class Explain:
         if self.json:
             print(json.dumps(explanation.to_json(), indent=2))
             return 0
-        output = Output()
-        output.lines(
-            f"{self.model} of width {self.width}, base width {self.base_width}: {network.name}, {optimizer.name}, "
-            f"{self.alignment.name}{'' if self.alignment is GLOBAL else ' alignment'}",
-            *str(explanation).splitlines(),
+        print(
+            f"{self.model} of width {self.width}, base width {self.base_width}: "
+            f"{network.name}, {optimizer.name}, {self.alignment.title}\n{explanation}"
         )
         if epsilon is not None:
-            output.lines(
-                "",
-                "Epsilons are per parameter, as the theory has them; train, sweep and tune use the base epsilon",
-                "everywhere unless told --epsilon-per-parameter.",
+            print(
+                "\nEpsilons are per parameter, as in the theory. By default train, sweep and tune use the base\n"
+                "epsilon for every parameter; with --epsilon-per-parameter they use these."
             )
-        output.write()
         return 0
 
     def _model(self) -> Model:

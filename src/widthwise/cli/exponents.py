@@ -1,12 +1,15 @@
-"""`widthwise exponents`: the paper's Table 1, any other case, or a verdict on exponents one brings."""
+"""`widthwise exponents`: the paper's Table 1, any other case, or a verdict on your own exponents."""
 
 import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Annotated, TypeAlias
 
-from widthwise.cli import exponent_tables
 from widthwise.cli.arguments import count, named, numbers, unset
+from widthwise.cli.output import table
 from widthwise.theory import (
     ALIGNMENTS,
     FAMILIES,
@@ -15,48 +18,56 @@ from widthwise.theory import (
     PARAMETERIZATIONS,
     Alignment,
     Assessment,
+    Constraint,
     Layer,
     OptimizerFamily,
     Parameterization,
     check,
     exact,
+    limits,
+    power_of_n,
     solve,
     to_json,
 )
 
+MISSING = "–"
+TRIVIAL = "*"
+NO_FEATURES = "°"
+UNSTABLE = "!"
+
 Numbers: TypeAlias = tuple[Fraction, ...]
-ByRole: TypeAlias = Annotated[Numbers | None, numbers("X or HIDDEN,READOUT", 1, 2)]
+HiddenReadout: TypeAlias = Annotated[Numbers | None, numbers("X or HIDDEN,READOUT", 1, 2)]
 OwnLayer: TypeAlias = Annotated[Numbers | None, numbers("A,B or A,B,C", 2, 3), unset("the presets")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exponents:
-    """Largest stable learning-rate exponents, and whether they are stable, nontrivial and learn features.
+class ExponentsCommand:
+    """Print the largest stable learning-rate exponents, and whether they are nontrivial and learn features.
 
-    Without options: the paper's Table 1. Every number printed is an exponent of the width n: -1/2 means
-    n^-1/2. Options narrow the table down to some cases, or define a case of your own.
+    Without options, this is the paper's Table 1. Every number is an exponent of the width n: -1/2 means n^-1/2. Options
+    select some of the cases, or define your own.
     """
 
     parameterization: Annotated[Parameterization | None, named(PARAMETERIZATIONS), unset("all")] = None
-    """Which initialization and multipliers."""
+    """The parameterization: initialization and multipliers."""
     optimizer: Annotated[OptimizerFamily | None, named(FAMILIES), unset("all")] = None
-    """Which family of optimizers. Adam with parameter scaling belongs to adafactor."""
+    """The family of optimizers. Adam with parameter scaling belongs to adafactor."""
     alignment: Annotated[Alignment | None, named(ALIGNMENTS), unset("full and none")] = None
     """How much of weights, updates and activations is assumed to be aligned."""
-    alpha: Annotated[ByRole, unset("that of --alignment")] = None
+    alpha: Annotated[HiddenReadout, unset("that of --alignment")] = None
     """Alignment of ΔW·z, from 0 to 1: one number for all layers, or hidden,readout. 1/2 is none, 1 is full."""
-    omega: Annotated[ByRole, unset("that of --alignment, else 1/2")] = None
-    """Alignment of W·Δz, likewise."""
-    u: Annotated[ByRole, unset("that of --alignment, else alpha")] = None
-    """Alignment of ΔW·Δz, likewise."""
+    omega: Annotated[HiddenReadout, unset("that of --alignment, else 1/2")] = None
+    """Alignment of W·Δz, in the same form."""
+    u: Annotated[HiddenReadout, unset("that of --alignment, else alpha")] = None
+    """Alignment of ΔW·Δz, in the same form."""
     layers: Annotated[int, count("N", most=1000)] = 1
     """Number of hidden layers, at most 1000. Rates can depend on it where omega is not 1/2 in hidden layers."""
     embedding: OwnLayer = None
     """Your own embedding: multiplier n^-A, initial standard deviation n^-B. With C: check learning rate n^-C."""
     hidden: OwnLayer = None
-    """Your own hidden layers, likewise. All three go together."""
+    """Your own hidden layers, in the same form. All three go together."""
     readout: OwnLayer = None
-    """Your own readout, likewise."""
+    """Your own readout, in the same form."""
     json: bool = False
     """Print JSON: one object for one case, a list for several."""
 
@@ -67,10 +78,8 @@ class Exponents:
         if self.json:
             values = [to_json(case) for case in cases]
             print(json.dumps(values[0] if len(cases) == 1 else values, indent=2))
-        elif len(cases) == 1:
-            exponent_tables.show_case(cases[0], solved=solved)
         else:
-            exponent_tables.show_cases(cases, solved=solved)
+            print(_tabulate_case(cases[0], solved=solved) if len(cases) == 1 else _tabulate_cases(cases, solved=solved))
         return 0
 
     def cases(self) -> list[Assessment]:
@@ -85,7 +94,7 @@ class Exponents:
         ]
 
     def _networks(self) -> tuple[list[Parameterization], Numbers | None]:
-        """Give the parameterizations asked for and, where they were given, the rates to check."""
+        """Return the selected parameterizations and, if they were given, the rates to check."""
         own = {"--embedding": self.embedding, "--hidden": self.hidden, "--readout": self.readout}
         given = {option: value for option, value in own.items() if value is not None}
         if not given:
@@ -93,10 +102,12 @@ class Exponents:
             return [preset.with_hidden_layers(self.layers) for preset in chosen], None
         if missing := [option for option in own if option not in given]:
             raise ValueError(
-                f"{' and '.join(missing)} missing: own exponents need all of {', '.join(own)}, each A,B or A,B,C"
+                f"{' and '.join(missing)} missing: your own exponents need all of {', '.join(own)}, each A,B or A,B,C"
             )
         if self.parameterization:
-            raise ValueError(f"--parameterization {self.parameterization.name} and own exponents exclude each other")
+            raise ValueError(
+                f"--parameterization {self.parameterization.name} and your own exponents exclude each other"
+            )
         if len({len(value) for value in given.values()}) > 1:
             written = ", ".join(f"{option} {','.join(map(str, value))}" for option, value in given.items())
             raise ValueError(f"{written}: give C for every layer (to check) or for none (to solve)")
@@ -131,3 +142,142 @@ class Exponents:
                 u=pair(self.u, "u", self.alpha),
             )
         ]
+
+
+def _tabulate_cases(cases: Sequence[Assessment], *, solved: bool) -> str:
+    """Return cases side by side: rows for parameterization and layer, columns for alignment and optimizer."""
+    columns = [case for case in cases if case.parameterization == cases[0].parameterization]
+    headings = ["", "layer", "init\nstd", "multi-\nplier", "gra-\ndient"]
+    for _, group in groupby(columns, key=lambda case: case.alignment):
+        headings += ["", *(_heading(case.alignment.name, case.family.name) for case in group)]
+    rows: list[list[str]] = []
+    for network, group in groupby(cases, key=lambda case: case.parameterization):
+        same_network = list(group)
+        layers = _merged([[label, *_exponents(same_network, i)] for i, label in enumerate(network.labels)])
+        rows += [[""] * len(headings)] if rows else []
+        rows += [["" if position else network.name, *row] for position, row in enumerate(layers)]
+    lines = [
+        "Exponents of the width n (-1/2 means n^-1/2): initial standard deviation, multiplier,",
+        "gradient at initialization; learning rate for each alignment and optimizer.",
+        "",
+        table(headings, rows, right=range(2, len(headings)), gap=1),
+        "",
+        *dict.fromkeys(f"Alignment {_describe(case.alignment)}." for case in columns),
+    ]
+    if solved:
+        lines += dict.fromkeys(note for case in columns for note in _depth_note(case))
+    found: dict[str, list[Assessment]] = defaultdict(list)
+    for case in cases:
+        for mark, sentence in _findings(case):
+            found[f"{mark} {sentence}"].append(case)
+    for sentence, concerned in found.items():
+        names = (f"{c.parameterization.name} {c.family.name} {c.alignment.name}" for c in concerned)
+        lines.append(f"{sentence}: {'; '.join(names) if len(concerned) < len(cases) else 'all cases'}.")
+    return "\n".join(lines)
+
+
+def _tabulate_case(case: Assessment, *, solved: bool) -> str:
+    """Return one case: its exponents, what limits each rate, the verdict, and the constraints that are broken."""
+    network, gradients, verdict = case.parameterization, case.gradients, case.verdict
+    columns: dict[str, Sequence[Fraction] | None] = {
+        "init\nstd": [layer.b for layer in network.layers],
+        "multi-\nplier": [layer.a for layer in network.layers],
+        "gra-\ndient": gradients.at_init if gradients else None,
+    }
+    if gradients and gradients.trained != gradients.at_init:
+        columns["later\ngra-\ndient"] = gradients.trained
+    columns["learning\nrate"] = case.rates
+    if case.residuals is not None and case.logit_change is not None:
+        columns["output\nchanges"] = (*case.residuals, case.logit_change)
+    reasons = limits(case) if verdict.stable else ()
+    rows = [[label, *(_exponent(values, i) for values in columns.values())] for i, label in enumerate(network.labels)]
+    for row, label, limiting in zip(rows, network.labels, reasons, strict=False):
+        row.append(_limited_by(limiting, label))
+    headings = ["layer", *columns, *(["rate limited by"] if reasons else [])]
+    answers = {
+        "stable at initialization": verdict.stable_at_init,
+        "stable": verdict.stable,
+        "nontrivial": verdict.nontrivial,
+        "feature learning": verdict.feature_learning,
+    }
+    lines = [
+        f"{network.name}, {case.family.name}, alignment {_describe(case.alignment)}; exponents of n",
+        table(headings, _merged(rows), right=range(1, len(columns) + 1), gap=1),
+        "  ".join(f"{question}: {'yes' if yes else 'no'}" for question, yes in answers.items()),
+        *(_depth_note(case) if solved else []),
+    ]
+    if verdict.stable:
+        lines += [f"{sentence[0].upper()}{sentence[1:]}." for _, sentence in _findings(case)]
+    else:
+        lines += [f"Broken: {constraint}." for constraint in case.broken]
+    return "\n".join(lines)
+
+
+def _heading(alignment: str, family: str) -> str:
+    return "\n".join((*alignment.split("_"), family.replace("adafactor", "ada-\nfactor")))
+
+
+def _exponents(cases: Sequence[Assessment], index: int) -> Iterator[str]:
+    """Yield the cells of one layer in cases of the same network, with a gap before each alignment."""
+    network, gradients = cases[0].parameterization, cases[0].gradients
+    yield str(-network.layers[index].b)
+    yield str(-network.layers[index].a)
+    yield _exponent(gradients.at_init if gradients else None, index)
+    is_readout = index == len(network.layers) - 1
+    for _, group in groupby(cases, key=lambda case: case.alignment):
+        yield ""
+        for case in group:
+            yield (_marks(case) if is_readout else "") + _exponent(case.rates, index)
+
+
+def _merged(rows: list[list[str]]) -> list[list[str]]:
+    """Show hidden layers once if they do not differ in anything shown."""
+    embedding, *hidden, readout = rows
+    if hidden and all(row[1:] == hidden[0][1:] for row in hidden):
+        hidden = [["hidden", *hidden[0][1:]]]
+    return [embedding, *hidden, readout]
+
+
+def _exponent(negatives: Sequence[Fraction] | None, index: int) -> str:
+    return MISSING if negatives is None else str(-negatives[index])
+
+
+def _describe(alignment: Alignment) -> str:
+    def number(name: str) -> str:
+        values = [str(getattr(layer, name)) for layer in (*alignment.hidden, alignment.readout)]
+        return values[0] if len(set(values)) == 1 else f"{values[0]} (readout {values[-1]})"
+
+    return f"{alignment.name}: α = {number('alpha')}, ω = {number('omega')}, u = {number('u')}"
+
+
+def _marks(case: Assessment) -> str:
+    return "".join(mark for mark, _ in _findings(case) if mark != MISSING)
+
+
+def _findings(case: Assessment) -> Iterator[tuple[str, str]]:
+    """Yield what a reader of the rates must know about a case, each with its mark."""
+    verdict = case.verdict
+    if not verdict.stable:
+        first, *others = (c for c in case.broken if c.name != "nontrivial")
+        mark, when = (UNSTABLE, "unstable") if verdict.stable_at_init else (MISSING, "unstable at initialization")
+        yield mark, f"{when}, {first}" + (f", and {len(others)} more" if others else "")
+        return
+    if not verdict.nontrivial and case.logit_change is not None:
+        yield TRIVIAL, f"trivial, the logits change only as {power_of_n(-case.logit_change)}, not by a constant"
+    if not verdict.feature_learning and verdict.residual is not None:
+        yield NO_FEATURES, f"no feature learning, the readout's input changes only as {power_of_n(-verdict.residual)}"
+
+
+def _depth_note(case: Assessment) -> list[str]:
+    count = len(case.parameterization.hidden)
+    if all(layer.omega == exact("1/2") for layer in case.alignment.layers(count)[:-1]):
+        return []
+    return [f"ω is not 1/2 in hidden layers, so rates can depend on their number: here {count} (--layers)."]
+
+
+def _limited_by(constraints: Sequence[Constraint], own: str) -> str:
+    """Name the first limit, preferably one of the layer's own."""
+    if not constraints:
+        return "nothing: it could be larger"
+    first = min(constraints, key=lambda constraint: constraint.layer != own)
+    return first.name if first.layer == own else f"{first.name} ({first.layer})"

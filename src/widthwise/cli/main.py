@@ -1,10 +1,11 @@
-"""The `widthwise` command: reads the arguments, runs the subcommand, and turns what is wrong into one line.
+"""The `widthwise` command: reads the arguments, runs the subcommand, and turns errors into one line.
 
 A subcommand is a frozen dataclass, whose fields are its options, with a `run` method. Only the one that is asked for
 is imported, so that none has to wait for another's dependencies.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -18,26 +19,23 @@ import tyro
 
 from widthwise import __version__
 from widthwise.cli.arguments import RULES
-
-FAILED = 1
-WRONG_INPUT = 2
-INTERRUPTED = 130
+from widthwise.cli.running import FAILED, INTERRUPTED, WRONG_INPUT, SavedAndStopped
 
 COMMANDS = {
-    "exponents": ("Exponents", "learning-rate exponents for a parameterization, and whether they are stable"),
-    "explain": ("Explain", "what a parameterization prescribes for every parameter of a built-in model"),
-    "train": ("Train", "train a transformer, or one with each of several learning rates"),
-    "check": ("Check", "whether activations keep their size as the network gets wider, and what to change"),
-    "align": ("Align", "measure alignment in training, and the exponents that it implies"),
-    "sweep": ("Sweep", "search learning rates over widths and settings, and say whether they transfer"),
-    "tune": ("Tune", "search the constant factors of the layers' learning rates at the base width"),
-    "fit": ("Fit", "the optimal learning rate against width, from the runs of a study"),
-    "report": ("Report", "what a study says, as a page with figures and tables"),
-    "experiment": ("Experiment", "carry out an experiment of the paper, and say which of its claims hold here"),
-    "tokenizer": ("Tokenizer", "train a SentencePiece model on text of your own"),
-    "plan": ("Plan", "parameters and compute-optimal steps of a transformer, without allocating it"),
+    "exponents": "learning-rate exponents of a parameterization, and whether they are stable",
+    "explain": "what a parameterization prescribes for each parameter of a built-in model",
+    "train": "train a transformer, at one learning rate or several",
+    "check": "check that activations keep their size as the network gets wider",
+    "align": "measure alignment during training, and the exponents that it implies",
+    "sweep": "search learning rates over widths and settings, and tell whether they transfer",
+    "tune": "search the constant factors of the layers' learning rates at the base width",
+    "fit": "fit the optimal learning rate against width, from the runs of a study",
+    "report": "write the results of a study as a page with figures and tables",
+    "experiment": "run an experiment of the paper, and tell which of its claims hold here",
+    "tokenizer": "train a SentencePiece model on your own text",
+    "plan": "parameters, compute-optimal steps and cost of a transformer, without allocating it",
 }
-"""For each subcommand, the class in the module of its name, and what it is for."""
+"""What each subcommand does. `NAME` is the class `NameCommand` in the module of its name."""
 
 USAGE = "\n".join(
     [
@@ -45,7 +43,7 @@ USAGE = "\n".join(
         "",
         "How initialization, multipliers, learning rates and epsilons change with a network's width.",
         "",
-        *(f"  {name:12}{summary}" for name, (_, summary) in COMMANDS.items()),
+        *(f"  {name:12}{summary}" for name, summary in COMMANDS.items()),
         "",
         "widthwise COMMAND --help explains a command; widthwise --version prints the version.",
     ]
@@ -53,15 +51,15 @@ USAGE = "\n".join(
 
 
 class Command(Protocol):
-    """What every subcommand is."""
+    """A subcommand with its options."""
 
     def run(self) -> int:
-        """Do it; return the exit code."""
+        """Run it and return the exit code."""
         ...
 
 
 def command() -> NoReturn:
-    """Be the command: run it and end the process."""
+    """Run the command line of this process and exit."""
     sys.exit(main(leave=os._exit))
 
 
@@ -70,10 +68,10 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
 
     Args:
         arguments: The words after the command's name; those of this process if None.
-        leave: Called with the exit code after an interrupt that nothing was saved for: the process need not wait for
-            what its threads still compile.
+        leave: Called with the exit code after an interrupt for which nothing was saved: the process need not wait for
+            its threads to finish compiling.
     """
-    gc.set_threshold(100_000, 50)  # objects of imports and of programs stay: to look for garbage among them costs much
+    gc.set_threshold(100_000, 50)  # objects of imports and programs stay: searching them for garbage is slow
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
@@ -96,6 +94,9 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
         _discard_output()
         print(f"{name}: {error}", file=sys.stderr)
         return FAILED
+    except SavedAndStopped:
+        print(f"{name}: interrupted and saved: run the same command to resume", file=sys.stderr)
+        return INTERRUPTED
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         with contextlib.suppress(OSError):  # whoever reads it may be gone
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
 
 
 def _discard_output() -> None:
-    """Send what is still to be written nowhere, so that the interpreter does not try again when it exits."""
+    """Discard what is still buffered, so that the interpreter does not try to write it again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -126,27 +127,22 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parse(name: str, options: Sequence[str]) -> Command:
-    kind = getattr(importlib.import_module(f"widthwise.cli.{name}"), COMMANDS[name][0])
+    kind = getattr(importlib.import_module(f"widthwise.cli.{name}"), f"{name.capitalize()}Command")
+    config = (tyro.conf.FlagCreatePairsOff,)
+    parse = functools.partial(tyro.cli, kind, prog=f"widthwise {name}", args=options, config=config, registry=RULES)
+    if "-h" in options or "--help" in options:
+        return parse()
     complaint = io.StringIO()
-    asks_for_help = "-h" in options or "--help" in options
     try:
-        with contextlib.redirect_stderr(complaint), contextlib.nullcontext() if asks_for_help else _wide_terminal():
-            return tyro.cli(
-                kind,
-                prog=f"widthwise {name}",
-                args=options,
-                config=(tyro.conf.FlagCreatePairsOff,),
-                registry=RULES,
-            )
-    except SystemExit as end:
-        if end.code:
-            raise ValueError(one_line(complaint.getvalue())) from None
-        raise
+        with contextlib.redirect_stderr(complaint), _wide_terminal():
+            return parse()
+    except SystemExit:
+        raise ValueError(one_line(complaint.getvalue())) from None
 
 
 @contextlib.contextmanager
 def _wide_terminal() -> Iterator[None]:
-    """Keep tyro from breaking the lines of its complaints, which are to become one line."""
+    """Keep tyro from breaking the lines of its messages, which are to become one line."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "10000"
     try:
@@ -157,12 +153,10 @@ def _wide_terminal() -> Iterator[None]:
             os.environ["COLUMNS"] = before
 
 
-_OPTION = re.compile(r"^--[\w-]+(?=$|[ ,])", re.MULTILINE)
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
 def one_line(boxed: str) -> str:
-    """Take the message, and the options it suggests, out of the box that tyro draws around them.
+    """Read the message, and the options it suggests, from the box that tyro draws around them.
+
+    tyro offers no message without a box: its hook for errors is private, and missing from versions that we support.
 
     >>> print(one_line('''╭─ Unrecognized options ──╮
     ... │ Unrecognized options: --jso │
@@ -172,18 +166,12 @@ def one_line(boxed: str) -> str:
     ... ╰─────────────────────────────╯'''))
     Unrecognized options: --jso; perhaps you meant --json
     """
-    sections: list[list[str]] = [[]]
-    for line in boxed.splitlines()[1:]:  # the first line is a title
-        row = _COLOUR.sub("", line).strip("│╰╯ ")
-        if set(row) <= {"─", "-"}:
-            sections.append([])
-        else:
-            sections[-1].append(row)
-    first, *others = (section for section in sections if section)
-    message = " ".join(first)
-    if message.endswith(":"):  # it was about an empty word
-        message += " ''"
-    for section in others:
-        if section[0].startswith("Perhaps you meant"):
-            message += "; perhaps you meant " + " or ".join(_OPTION.findall("\n".join(section)))
-    return message
+    title, *rows = (re.sub(r"\x1b\[[0-9;]*m", "", line).strip("│╭╮╰╯ ") for line in boxed.splitlines())
+    sections = re.split(r"^[─-]*$", "\n".join(rows), flags=re.MULTILINE)  # hyphens where there is no UTF-8
+    message, *others = (section.split("\n") for section in map(str.strip, sections) if section)
+    text = re.sub(r"^Error parsing \w+: ", "", " ".join(message))  # a class, not an option, means nothing here
+    if "Unrecognized" not in title:
+        return text
+    options = [row.split()[0].strip(",") for section in others for row in section if row.startswith("--")]
+    text += " ''" if text.endswith(":") else ""  # it was about an empty word
+    return f"{text}; perhaps you meant {' or '.join(options)}" if options else text

@@ -1,41 +1,44 @@
-"""What a command prints for people: composed first, then written in one go.
+"""Tables and durations for people.
 
-Writing once means that a reader who stops reading, or a disk that is full, is met in one place (`main`). Tables are
-never squeezed: a number cut to fit a narrow terminal is a wrong number, so lines run over instead.
+Tables are never squeezed: a number cut to fit a narrow terminal is a wrong number, so lines run over instead.
 """
 
-import sys
+from collections.abc import Container, Iterable, Sequence
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 
-class Output:
-    """Lines and tables to be printed."""
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, width=10_000)
-        self._text: list[str] = []
-
-    def lines(self, *lines: str) -> None:
-        """Add lines as they are."""
-        self._text += [f"{line}\n" for line in lines]
-
-    def table(self, table: Table) -> None:
-        """Add a table at the width it needs."""
-        with self._console.capture() as capture:
-            self._console.print(table)
-        self._text.append("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-    def write(self) -> None:
-        """Print everything."""
-        sys.stdout.write("".join(self._text))
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]],
+    *,
+    right: Container[int] = (),
+    gap: int = 2,
+) -> str:
+    """Return a table as wide as its cells need; `right` are the numbers of the columns aligned to the right."""
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0), show_edge=False)
+    for number, heading in enumerate(headings):
+        drawn.add_column(heading, justify="right" if number in right else "left", no_wrap=True)
+    for row in rows:
+        drawn.add_row(*row)
+    console = Console(highlight=False, width=10_000)
+    with console.capture() as capture:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def plain_table(*headings: str) -> Table:
-    """Make a table with a line under its headings and no other."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table
+def duration(seconds: float) -> str:
+    """Write a time as people say it.
+
+    >>> duration(3.4), duration(75), duration(7260), duration(200_000)
+    ('3 s', '1:15 min', '2:01 h', '2.3 days')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}:{int(seconds % 60):02} min"
+    hours = minutes // 60
+    return f"{hours}:{minutes % 60:02} h" if hours < 48 else f"{hours / 24:.1f} days"

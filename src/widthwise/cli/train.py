@@ -1,10 +1,8 @@
-"""`widthwise train`: one run, or several learning rates of it, restartable at any moment."""
+"""`widthwise train`: one run, or one at each of several learning rates, which can be resumed at any moment."""
 
 import hashlib
 import json
 import math
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,28 +11,26 @@ from typing import Annotated, Any
 import jax
 import tyro
 from jax.sharding import Mesh
-from rich import box
-from rich.table import Table
 
-from widthwise.cli.output import Output
-from widthwise.cli.status_line import StatusLine
-from widthwise.cli.stopping import stoppable
-from widthwise.train import Checkpoints, Lanes, Progress, Result, Run, Spec, load_inputs, make_mesh, resolve, train
+from widthwise.cli.arguments import unset
+from widthwise.cli.output import table
+from widthwise.cli.running import SavedAndStopped, StatusLine
+from widthwise.cli.runs import open_data, read_result, train_in, write_result
+from widthwise.train import Inputs, Lanes, Result, Run, Spec, make_mesh, resolve
 from widthwise.train.logs import Logs
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
-    """Train a transformer, or one with each of several learning rates.
+class TrainCommand:
+    """Train a transformer, at one learning rate or several.
 
-    Interrupted, killed or crashed, the same command goes on where it was; finished, it shows the result again.
+    After an interrupt, a kill or a crash, run the same command to resume. Run again after the end, it shows the
+    results.
     """
 
     spec: Annotated[Spec, tyro.conf.arg(name="")]
-    learning_rates: tuple[float, ...] = ()
-    """Several base learning rates, in place of --learning-rate: a run for each."""
+    learning_rates: Annotated[tuple[float, ...], unset("--learning-rate")] = ()
+    """Base learning rates: one run for each."""
     out: Path = Path("runs")
     """The folder for checkpoints, TensorBoard files and results."""
     chunk: int = 20
@@ -44,103 +40,84 @@ class Train:
     checkpoint_seconds: float = 60.0
     """Seconds between checkpoints."""
     checkpoint_steps: int | None = None
-    """Save after this many steps too, however little time it took."""
+    """Also save a checkpoint every so many steps."""
     fsdp: int = 1
-    """Devices over which parameters, optimizer state and batch of each run are split."""
+    """Number of devices over which the parameters, optimizer state and batch of each run are split."""
     coordinator: str | None = None
-    """On several hosts: host:port of the first, where each runs this command with its --process."""
+    """On several hosts: host:port of the first. Each host runs this command with its own --process."""
     processes: int = 1
-    """On several hosts: how many processes there are."""
+    """On several hosts: the number of processes."""
     process: int = 0
-    """On several hosts: which of them this is, from 0."""
+    """On several hosts: the number of this process, from 0."""
     side_by_side: bool | None = None
-    """Whether several runs train at the same time; on a GPU they do, on a CPU not, unless told."""
+    """Whether several runs train at the same time; by default, on a GPU but not on a CPU."""
     json: bool = False
-    """Print an object for each run, one a line."""
+    """Print a JSON object for each run, one per line."""
 
     def run(self) -> int:
-        """Train, or go on, and print how it ended."""
+        """Train or resume, and print the results."""
+        self._check()
+        if self.coordinator is not None:
+            jax.distributed.initialize(self.coordinator, self.processes, self.process)
+        mesh = self._mesh()
+        with StatusLine(quiet=self.json) as status:
+            inputs = open_data(self.spec, status)
+            rates = self.learning_rates or (self.spec.learning_rate,)
+            specs = [replace(self.spec, learning_rate=rate) for rate in rates]
+            runs = [resolve(spec, vocabulary=inputs.batches.vocabulary, data=inputs.fingerprint) for spec in specs]
+            folder = self.out / _name(runs)
+            results = read_result(folder / "results.json", lambda values: _matching(values, runs))
+            if results is None:
+                results = self._train(runs, inputs, mesh, folder, status)
+        if self.process == 0:  # which prints for all
+            print("\n".join(map(json.dumps, results)) if self.json else _tabulate(runs, results, folder))
+        if any(result["status"] == "interrupted" for result in results):
+            raise SavedAndStopped
+        return 0
+
+    def _check(self) -> None:
         for name in ("chunk", "evaluate_every", "checkpoint_steps", "fsdp", "processes"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
         if not self.checkpoint_seconds >= 0:
             raise ValueError(f"checkpoint_seconds is {self.checkpoint_seconds}: expected 0 or more")
-        if self.coordinator is not None:
-            if not 0 <= self.process < self.processes:
-                raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")
-            jax.distributed.initialize(self.coordinator, self.processes, self.process)
-        elif (self.processes, self.process) != (1, 0):
+        if self.coordinator is None and (self.processes, self.process) != (1, 0):
             raise ValueError("--process and --processes are for several hosts: expected --coordinator with them")
-        mesh = self._mesh()
-        status = StatusLine(quiet=self.json)
-        inputs = load_inputs(self.spec, progress=lambda done: status.show(f"tokenizing: {done / 1e6:.1f} MB"))
-        rates = self.learning_rates or (self.spec.learning_rate,)
-        specs = [replace(self.spec, learning_rate=rate) for rate in rates]
-        runs = [resolve(spec, vocabulary=inputs.batches.vocabulary, data=inputs.fingerprint) for spec in specs]
-        folder = self.out / _name(runs)
-        finished = _read_results(folder, runs)
-        if finished is None:
-            lanes = Lanes(
-                runs[0].program,
-                [run.lane for run in runs],
-                inputs.batches,
-                side_by_side=self.side_by_side,
-                mesh=mesh,
-            )
-            finished = self._train(lanes, runs, inputs.evaluation, folder, status)
-        interrupted = any(result["status"] == "interrupted" for result in finished)
-        if self.process == 0:  # which speaks for all
-            if self.json:
-                for result in finished:
-                    print(json.dumps(result))
-            else:
-                _show(runs, finished, folder)
-        if interrupted:
-            print("interrupted and saved: the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED if interrupted else 0
-
-    def _mesh(self) -> Mesh | None:
-        """Give the devices to split over, if it is to be more than one."""
-        if self.fsdp == 1 and self.processes == 1:
-            return None
+        if not 0 <= self.process < self.processes:
+            raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")
         if self.spec.batch % self.fsdp:
             raise ValueError(f"batch is {self.spec.batch}: expected a multiple of fsdp, {self.fsdp}")
+
+    def _mesh(self) -> Mesh | None:
+        """Return the devices to split over, if there is more than one."""
+        if self.fsdp == 1 and self.processes == 1:
+            return None
         return make_mesh(lanes=jax.device_count() // self.fsdp if self.side_by_side else 1, fsdp=self.fsdp)
 
     def _train(
-        self, lanes: Lanes, runs: Sequence[Run], evaluation: Any, folder: Path, status: StatusLine
+        self, runs: Sequence[Run], inputs: Inputs, mesh: Mesh | None, folder: Path, status: StatusLine
     ) -> list[dict[str, Any]]:
         folder.mkdir(parents=True, exist_ok=True)
-        for run in runs if self.process == 0 else ():
+        recorded = runs if self.process == 0 else ()
+        for run in recorded:
             (folder / f"{run.id}.json").write_text(json.dumps(run.spec.to_json(), indent=2))
-        logs = Logs(folder / "tensorboard", [run.id for run in runs] if self.process == 0 else [])
-        began = time.monotonic()
-
-        def progress(now: Progress) -> None:
-            logs.write(now)
-            status.show(line(now, time.monotonic() - began))
-
-        with stoppable() as stop:
-            with Checkpoints(folder / "checkpoints", say=status.say) as checkpoints:
-                results = train(
-                    lanes,
-                    evaluation,
-                    chunk=self.chunk,
-                    evaluate_every=self.evaluate_every,
-                    checkpoints=checkpoints,
-                    checkpoint_seconds=self.checkpoint_seconds,
-                    checkpoint_steps=self.checkpoint_steps,
-                    progress=progress,
-                    stop=stop,
-                )
-                status.show("saving")
-            logs.close()
-        status.clear()
-        summaries = [_summary(run, result) for run, result in zip(runs, results, strict=True)]
-        if self.process == 0 and all(summary["status"] != "interrupted" for summary in summaries):
-            partial = folder / ".results.json.partial"
-            partial.write_text(json.dumps(summaries, indent=2))
-            partial.replace(folder / "results.json")
+        logs = Logs(folder / "tensorboard", [run.id for run in recorded])
+        lanes = [run.lane for run in runs]
+        results = train_in(
+            folder,
+            Lanes(runs[0].program, lanes, inputs.batches, side_by_side=self.side_by_side, mesh=mesh),
+            inputs.evaluation,
+            status,
+            log=logs.write,
+            chunk=self.chunk,
+            evaluate_every=self.evaluate_every,
+            checkpoint_seconds=self.checkpoint_seconds,
+            checkpoint_steps=self.checkpoint_steps,
+        )
+        logs.close()
+        summaries = [_summarize(run, result) for run, result in zip(runs, results, strict=True)]
+        if recorded and all(result.status != "interrupted" for result in results):
+            write_result(folder / "results.json", summaries)
         return summaries
 
 
@@ -150,20 +127,13 @@ def _name(runs: Sequence[Run]) -> str:
     return hashlib.sha256(" ".join(run.id for run in runs).encode()).hexdigest()[:16]
 
 
-def _read_results(folder: Path, runs: Sequence[Run]) -> list[dict[str, Any]] | None:
-    path = folder / "results.json"
-    if not path.exists():
-        return None
-    try:
-        results = json.loads(path.read_text())
-        if [result["run"] for result in results] != [run.id for run in runs]:
-            raise ValueError
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{str(path)!r} cannot be read: delete it to train again") from None
+def _matching(results: Any, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    if [result["run"] for result in results] != [run.id for run in runs]:
+        raise ValueError
     return results
 
 
-def _summary(run: Run, result: Result) -> dict[str, Any]:
+def _summarize(run: Run, result: Result) -> dict[str, Any]:
     last = [loss for loss in result.train_loss[-20:] if math.isfinite(loss)]
     return {
         "run": run.id,
@@ -177,30 +147,12 @@ def _summary(run: Run, result: Result) -> dict[str, Any]:
     }
 
 
-def line(now: Progress, seconds: float) -> str:
-    """Say in one line where training stands."""
-    losses = [loss for loss in now.losses if math.isfinite(loss)]
-    evaluated = [loss for loss in now.eval_losses if math.isfinite(loss)]
-    left = seconds / (now.step - now.start) * (now.steps - now.step)
-    parts = [
-        f"step {now.step}/{now.steps}",
-        f"loss {min(losses):.4f}" if losses else "diverged",
-        *([f"eval {min(evaluated):.4f}"] if evaluated else []),
-    ]
-    if now.tokens_per_second:  # before, time went into compiling and tells nothing
-        parts += [f"{now.tokens_per_second:,.0f} tokens/s", f"{int(left // 60)}:{int(left % 60):02} left"]
-    return "  ".join(parts)
-
-
-def _show(runs: Sequence[Run], results: Sequence[dict[str, Any]], folder: Path) -> None:
+def _tabulate(runs: Sequence[Run], results: Sequence[dict[str, Any]], folder: Path) -> str:
     def number(value: float | None) -> str:
         return "–" if value is None else f"{value:.4f}"
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for heading in ("run", "learning rate", "status", "steps", "train loss", "eval loss", "tokens/s"):
-        table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=True)
-    for run, result in zip(runs, results, strict=True):
-        table.add_row(
+    rows = [
+        (
             run.id,
             f"{run.spec.learning_rate:g}",
             result["status"],
@@ -209,7 +161,8 @@ def _show(runs: Sequence[Run], results: Sequence[dict[str, Any]], folder: Path) 
             number(result["eval_loss"]),
             f"{result['tokens_per_second']:,.0f}",
         )
-    output = Output()
-    output.table(table)
-    output.lines("", f"Checkpoints, TensorBoard files and results are in {folder}")
-    output.write()
+        for run, result in zip(runs, results, strict=True)
+    ]
+    headings = ("run", "learning rate", "status", "steps", "train loss", "eval loss", "tokens/s")
+    drawn = table(headings, rows, right=(1, 3, 4, 5, 6))
+    return f"{drawn}\n\nCheckpoints, TensorBoard files and results are in {folder}"

@@ -28,7 +28,7 @@ SPLITS = ("train", "eval")
 _CHECK_WHOLE_UP_TO = 1 << 30
 _EDGE = 1 << 20
 
-Progress: TypeAlias = Callable[[int], None]
+OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of bytes tokenized so far."""
 
 
@@ -70,7 +70,7 @@ def cache_folder() -> Path:
 
 
 def prepare(
-    source: Source, tokenizer: Tokenizer, *, cache: Path | None = None, progress: Progress = lambda _: None
+    source: Source, tokenizer: Tokenizer, *, cache: Path | None = None, progress: OnProgress = lambda _: None
 ) -> Corpus:
     """Open the corpus of a source and a tokenizer, tokenizing it first if necessary."""
     fingerprint = source.fingerprint()
@@ -127,7 +127,7 @@ def _checksum(path: Path, *, whole: bool) -> str:
         return hashlib.sha256(first + file.read()).hexdigest()
 
 
-def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[str, Any], progress: Progress) -> None:
+def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[str, Any], progress: OnProgress) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -146,7 +146,7 @@ def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[st
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: Progress) -> dict[str, Any]:
+def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: OnProgress) -> dict[str, Any]:
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
     starts: dict[str, list[int]] = {split: [] for split in SPLITS}
     counts = dict.fromkeys(SPLITS, 0)

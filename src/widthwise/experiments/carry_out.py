@@ -1,24 +1,26 @@
-"""An experiment, carried out: stage after stage, on a driver that computes what its study does not know yet."""
+"""Carrying an experiment out: constants are tuned first, then learning rates are searched, then alignment is measured.
 
-import itertools
+The driver computes only what the study does not hold yet.
+"""
+
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from widthwise.experiments.paper_constants import look_up
+from widthwise.experiments.paper.values import look_up
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import TUNED, Probe, Stage, Tune
+from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
+from widthwise.sweep.carry_out import Job, run_sweeps, run_tuning
 from widthwise.sweep.constants import keep
 from widthwise.sweep.driver import Driver
-from widthwise.sweep.packs import Wanted, Wants
-from widthwise.sweep.rounds import Finding, Job, run_sweeps
-from widthwise.sweep.trials import run_tuning
+from widthwise.sweep.requests import SweepData
+from widthwise.train import Run
 
 NOTE = "experiment/"
-"""Under names that begin so, a study keeps what experiments it holds."""
+"""The prefix of the notes in which a study keeps the experiments it holds."""
 
 
 def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) -> list[str]:
@@ -31,78 +33,52 @@ def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) 
         driver: What computes.
 
     Returns:
-        What is missing at the end, in a line each: searches that found no optimum, runs that failed.
+        What is missing at the end, a line each: searches that found no optimum, runs that failed.
     """
     study, note = driver.study, f"{NOTE}{name}/{scale}"
     began = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": None, "missing": []})
-    missing: list[str] = []
     results = Results(study, name, scale)
-    for tuning, some in itertools.groupby(stages, lambda stage: isinstance(stage, Tune)):
-        missing += (_tunings if tuning else _searches)(list(some), results, driver)
+    missing = [line for stage in stages if isinstance(stage, TuneStage) for line in _tune(stage, results, driver)]
+    missing += _search([stage for stage in stages if not isinstance(stage, TuneStage)], results, driver)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": ended, "missing": missing})
     return missing
 
 
-def _searches(stages: Sequence[Stage], results: Results, driver: Driver) -> list[str]:
-    """Carry out searches that follow each other at once, and then what is to be measured at their optima."""
+def _search(stages: Sequence[SweepStage | ProbeStage], results: Results, driver: Driver) -> list[str]:
+    """Carry out all searches at once, and then measure alignment at their optima where that is wanted."""
 
     def constants(name: str, optimizer: str, parameterization: str) -> Constants:
-        # Adam-atan2 is Adam without epsilon, and so it gets Adam's, as in the paper.
-        tuned_for = "adam" if optimizer == "adam_atan2" else optimizer
-        return look_up(driver.study, results.label(name) if name == TUNED else name, tuned_for, parameterization)
+        return look_up(driver.study, results.label(name) if name == TUNED else name, optimizer, parameterization)
 
-    searches = [stage.of if isinstance(stage, Probe) else stage for stage in stages if not isinstance(stage, Tune)]
     jobs = [
-        Job(
-            sweep=search.sweep,
-            wants=Wants(search.sweep.base),
-            constants=constants,
-            label=results.label(search.part),
-        )
-        for search in searches
+        Job(sweep=one.sweep, data=SweepData(one.sweep.base), constants=constants, label=results.label(one.part))
+        for one in map(search_of, stages)
     ]
     found = run_sweeps(jobs, driver)
-    probes: dict[str, list[Wanted]] = {}
-    for stage, job, findings in zip(stages, jobs, found, strict=True):
-        if isinstance(stage, Probe):
-            probes.setdefault(results.label(stage.part), []).extend(_probes(job, findings))
-    for label, wanted in probes.items():
-        driver.compute(wanted, label=label)
+    probes: dict[str, list[Run]] = {}
+    for stage, job, ends in zip(stages, jobs, found, strict=True):
+        if isinstance(stage, ProbeStage):
+            probes.setdefault(results.label(stage.part), []).extend(
+                job.data.run(end.best, probe=True, constants=end.setting.constants, horizon=end.setting.horizon)
+                for end in ends
+                if end.best is not None  # none where every rate diverged
+            )
+    for label, runs in probes.items():
+        driver.compute(runs, label=label)
     return [
-        f"{finding.group.title}, width {finding.width}: {what}"
-        for findings in found
-        for finding in findings
-        for what in finding.proposal.missing
+        f"{end.setting.title}, width {end.width}: {what}"
+        for ends in found
+        for end in ends
+        for what in end.proposal.missing
     ]
 
 
-def _probes(job: Job, findings: Sequence[Finding]) -> list[Wanted]:
-    """Want the best rate of every search again, measuring; those where all rates diverged have none."""
-    return [
-        job.wants.want(
-            finding.group.at(
-                width=finding.width,
-                learning_rate=job.sweep.search.rate(finding.proposal.optimum),
-                seed=job.sweep.all_seeds[0],
-                vocabulary=job.wants.vocabulary,
-            ),
-            probe=True,
-            **finding.group.names,
-        )
-        for finding in findings
-        if finding.proposal.optimum is not None
-    ]
-
-
-def _tunings(stages: Sequence[Stage], results: Results, driver: Driver) -> list[str]:
-    return [line for stage in stages if isinstance(stage, Tune) for line in _tune(stage, results, driver)]
-
-
-def _tune(stage: Tune, results: Results, driver: Driver) -> list[str]:
+def _tune(stage: TuneStage, results: Results, driver: Driver) -> list[str]:
+    """Tune constants and keep them in the study; return what is missing."""
     spec, tuning = stage.spec, stage.tuning
-    tried = run_tuning(tuning, spec, driver, Wants(spec), label=results.label(stage.part))
+    tried = run_tuning(tuning, spec, driver, SweepData(spec), label=results.label(stage.part))
     tuned, of = tuning.result(tried), f"{spec.parameterization}, {spec.optimizer}"
     if tuned is None:
         return [f"constants of {of}: every trial diverged or failed"]

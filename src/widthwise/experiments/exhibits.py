@@ -1,9 +1,9 @@
 """What an experiment shows, as data: figures and tables that know neither colours nor files.
 
-An experiment builds these from its results, and `report` draws them. Numbers are plain floats, NaN where there is none.
+An experiment builds these from its results, and `report` draws them. Numbers are plain floats, NaN where unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,13 +13,7 @@ from widthwise.sweep.fits import GroupFit
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """Something to look at.
-
-    Attributes:
-        name: What its files are called: lower-case words joined by hyphens.
-        title: Its heading.
-        caption: What it shows and how to read it, in a sentence or two.
-    """
+    """A figure or a table: the name of its files (words joined by hyphens), a heading, and how to read it."""
 
     name: str
     title: str
@@ -28,12 +22,9 @@ class Exhibit:
 
 @dataclass(frozen=True, kw_only=True)
 class Transfers(Exhibit):
-    """Learning-rate sweeps and power laws: for each group a panel of sweep curves, and below it the optimal rate.
+    """Learning-rate sweeps and power laws: for each fit a panel of curves, and below it the optimal rate.
 
-    Attributes:
-        fits: The groups.
-        panels: The heading of each group's panel.
-        paper: The paper's exponent for each group; None where it has none.
+    `panels` are the headings of the fits; `paper` has the paper's exponents, None where it has none.
     """
 
     fits: tuple[GroupFit, ...]
@@ -43,14 +34,7 @@ class Transfers(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One line of a figure.
-
-    Attributes:
-        name: What the legend calls it.
-        x: Where.
-        y: What.
-        parameterization: Whose colour it has; lines of one colour differ in their strokes.
-    """
+    """One line of a figure, in its parameterization's colour; lines of one colour differ in their strokes."""
 
     name: str
     x: tuple[float, ...]
@@ -60,12 +44,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A set of axes with lines.
-
-    Attributes:
-        title: Its heading.
-        series: The lines.
-    """
+    """A set of axes with lines."""
 
     title: str
     series: tuple[Series, ...]
@@ -73,15 +52,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Exhibit):
-    """Panels of lines that share their axes, such as eval loss against model size.
-
-    Attributes:
-        panels: The panels, side by side.
-        x_label: What runs along.
-        y_label: What runs up.
-        log_x: Whether the horizontal axis is logarithmic.
-        log_y: Whether the vertical axis is.
-    """
+    """Panels of lines, side by side, that share their axes, such as eval loss against model size."""
 
     panels: tuple[Panel, ...]
     x_label: str
@@ -92,25 +63,14 @@ class Lines(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentCurves(Exhibit):
-    """The log alignment ratio of every dense layer through training.
-
-    Attributes:
-        panels: What was measured, by the heading of its panel.
-    """
+    """The log alignment ratio of every dense layer through training, by the heading of a panel."""
 
     panels: Mapping[str, tuple[AlignmentPoint, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heatmap:
-    """Losses by width and by something else.
-
-    Attributes:
-        title: Its heading.
-        rows: The widths.
-        columns: What is tried at each width, such as an epsilon, as it is written.
-        values: By row, the difference in eval loss from the best of the row; NaN where nothing is known.
-    """
+    """Differences in eval loss from the best of each row: a row for each width, a column for each value tried."""
 
     title: str
     rows: tuple[int, ...]
@@ -120,12 +80,7 @@ class Heatmap:
 
 @dataclass(frozen=True, kw_only=True)
 class Heatmaps(Exhibit):
-    """Heatmaps that share a colour scale.
-
-    Attributes:
-        maps: The heatmaps.
-        x_label: What the columns are.
-    """
+    """Heatmaps that share a colour scale and the label of their columns."""
 
     maps: tuple[Heatmap, ...]
     x_label: str
@@ -133,13 +88,13 @@ class Heatmaps(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Exhibit):
-    """A table of words and numbers, as they are to be written.
+    """A table of words and numbers, as text.
 
     Attributes:
         columns: The headings.
         rows: The cells, row by row.
         best: Cells to mark, as (row, column): the best of their kind.
-        paper: Columns, by number, that hold the paper's values and none of ours.
+        paper: Columns, by number, that hold only the paper's values.
     """
 
     columns: tuple[str, ...]
@@ -147,9 +102,17 @@ class Table(Exhibit):
     best: frozenset[tuple[int, int]] = frozenset()
     paper: frozenset[int] = frozenset()
 
+    @classmethod
+    def of(cls, name: str, title: str, caption: str, rows: Sequence[Mapping[str, str]]) -> "Table":
+        """Return a table of rows by column; columns that begin with "paper" hold the paper's values."""
+        columns = tuple(rows[0]) if rows else ()
+        paper = frozenset(place for place, column in enumerate(columns) if column.startswith("paper"))
+        cells = tuple(tuple(row.values()) for row in rows)
+        return cls(name=name, title=title, caption=caption, columns=columns, rows=cells, paper=paper)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class PlanePoint:
     """A parameterization's place in the (a, b) plane."""
 
     parameterization: str
@@ -161,28 +124,26 @@ class Point:
 class Plane:
     """The (a, b) plane of one role.
 
-    Attributes:
-        role: The role.
-        points: The parameterizations.
-        stable_total: The smallest, or for an exact constraint the only, a + b at which initialization is stable.
-        exact: Whether a + b has to be just that.
+    Initialization is stable where a + b is `stable_total` or more; if `exact`, only where it is just that.
     """
 
     role: str
-    points: tuple[Point, ...]
+    points: tuple[PlanePoint, ...]
     stable_total: float
     exact: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planes(Exhibit):
-    """The plane of parameterizations for each role, with equivalence classes (lines of equal a + b) and stability.
-
-    Attributes:
-        planes: One for each role.
-    """
+    """The plane of parameterizations for each role, with equivalence classes (lines of equal a + b) and stability."""
 
     planes: tuple[Plane, ...]
 
 
 AnyExhibit: TypeAlias = Transfers | Lines | AlignmentCurves | Heatmaps | Table | Planes
+
+
+def present(*exhibits: AnyExhibit) -> tuple[AnyExhibit, ...]:
+    """Return those exhibits that have something to show."""
+    contents = ("panels", "maps", "rows", "planes")
+    return tuple(one for one in exhibits if any(getattr(one, content, ()) for content in contents))

@@ -1,6 +1,7 @@
 """All experiments by name, in the order of the paper's sections."""
 
-from widthwise.experiments import (
+from widthwise.experiments.experiment import Experiment
+from widthwise.experiments.paper import (
     adafactor,
     alignment,
     atan2,
@@ -12,20 +13,8 @@ from widthwise.experiments import (
     transfer,
     weight_decay,
 )
-from widthwise.experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (
-        alignment,
-        per_layer,
-        transfer,
-        epsilon,
-        weight_decay,
-        adafactor,
-        horizon,
-        constants,
-        equivalence,
-        atan2,
-    )
-}
+_TRAINING = (alignment, per_layer, transfer, epsilon, weight_decay, adafactor, horizon, constants)
+_DERIVED = (equivalence, atan2)
+
+EXPERIMENTS: dict[str, Experiment] = {one.EXPERIMENT.name: one.EXPERIMENT for one in (*_TRAINING, *_DERIVED)}

@@ -1,12 +1,15 @@
-"""Exhibits that several experiments show: sweeps with their power laws, loss against size, sensitivity."""
+"""Exhibits that several experiments show, and how names and numbers are written in them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from widthwise.experiments.exhibits import Lines, Panel, Series, Table, Transfers
 from widthwise.experiments.results import best_losses
-from widthwise.fit import Estimate
+from widthwise.fit import Estimate, Optimum
 from widthwise.sweep.fits import GroupFit
+from widthwise.sweep.setting import Setting
 
 NAMES = {
     "standard": "standard",
@@ -29,15 +32,18 @@ NAMES = {
     "fixed": "fixed steps",
     "compute_optimal": "compute-optimal steps",
 }
-"""What people call what the code has names for."""
+"""The names that people use for those of the code."""
 
 SWEEPS = (
     "Above: eval loss against the base learning rate, a line for each width; only stable rates are drawn, the optimum "
-    "is marked. Below: the optimal rate against width and the power law through it."
+    "is marked. Below: the optimal rate against width and the power law fitted to it."
 )
 """How to read sweeps with their power laws."""
 BEST_LOSSES = "The eval loss with the best learning rate of each width."
 """How to read losses against size."""
+
+PaperExponent: TypeAlias = Callable[[Setting], float | None]
+"""Returns the paper's exponent for a setting; None where it has none."""
 
 
 def called(*names: str) -> str:
@@ -49,8 +55,48 @@ def called(*names: str) -> str:
     return ", ".join(NAMES.get(name, name) for name in names)
 
 
+def slug(*names: str) -> str:
+    """Return names as part of an exhibit's name.
+
+    >>> slug("sweeps", "mean_field")
+    'sweeps-mean-field'
+    """
+    return "-".join(names).replace("_", "-")
+
+
+def heading(setting: Setting, *fields: str) -> str:
+    """Write some fields of a setting for people.
+
+    >>> heading(Setting(parameterization="mup", weight_decay=1e-4), "parameterization", "rates", "weight_decay")
+    'muP, full alignment, decay 0.0001'
+    """
+    decay = f"decay {setting.weight_decay:.3g}" if setting.weight_decay else "no decay"
+    words = {**vars(setting), "rates": setting.rates.name, "weight_decay": decay}
+    return called(*(words[field] for field in fields))
+
+
+def select(fits: Mapping[Setting, GroupFit], **fields: object) -> dict[Setting, GroupFit]:
+    """Return the fits whose setting has these values."""
+    wanted = fields.items()
+    return {one: fit for one, fit in fits.items() if all(getattr(one, name) == value for name, value in wanted)}
+
+
+def headed(fits: Mapping[Setting, GroupFit], *fields: str) -> dict[str, GroupFit]:
+    """Return fits by the fields of their settings that tell them apart, written for people."""
+    return {heading(setting, *fields): fit for setting, fit in fits.items()}
+
+
+def nested(fits: Mapping[Setting, GroupFit], outer: str | Sequence[str], inner: str) -> dict[str, dict[str, GroupFit]]:
+    """Return fits by some fields of their settings and then by another, written for people."""
+    found: dict[str, dict[str, GroupFit]] = {}
+    for setting, fit in fits.items():
+        panel = heading(setting, *([outer] if isinstance(outer, str) else outer))
+        found.setdefault(panel, {})[heading(setting, inner)] = fit
+    return found
+
+
 def signed(value: float, digits: int = 2) -> str:
-    """Write a number, with a sign that cannot be taken for a hyphen.
+    """Write a number, with a true minus sign.
 
     >>> signed(-0.951), signed(0.02), signed(-0.001), signed(float("nan"))
     ('−0.95', '0.02', '0.00', '–')
@@ -67,21 +113,29 @@ def percent(fraction: float) -> str:
     return f"{signed(100 * fraction)} %"
 
 
+def interval(estimate: Estimate) -> str:
+    """Write the interval of an estimate.
+
+    >>> interval(Estimate(value=-1, low=-1.5, high=-0.5)), interval(Estimate(value=1, low=-math.inf, high=2))
+    ('[−1.50, −0.50]', '')
+    """
+    known = math.isfinite(estimate.low) and math.isfinite(estimate.high)
+    return f"[{signed(estimate.low)}, {signed(estimate.high)}]" if known else ""
+
+
 def with_interval(estimate: Estimate) -> str:
-    """Write an estimate with its interval; without, where too little is known for one.
+    """Write an estimate with its interval.
 
     >>> with_interval(Estimate(value=-1, low=-1.5, high=-0.5)), with_interval(Estimate(value=1, low=-math.inf, high=2))
     ('−1.00 [−1.50, −0.50]', '1.00 [interval unknown]')
     """
     if not math.isfinite(estimate.value):
         return "–"
-    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return f"{signed(estimate.value)} [interval unknown]"
-    return f"{signed(estimate.value)} [{signed(estimate.low)}, {signed(estimate.high)}]"
+    return f"{signed(estimate.value)} {interval(estimate) or '[interval unknown]'}"
 
 
 def stated(estimate: Estimate, words: str = "{}") -> str:
-    """Write an estimate with its interval into a phrase; nothing where it is not known.
+    """Write an estimate with its interval into a phrase; empty where it is not known.
 
     >>> stated(Estimate(value=1, low=0.5, high=1.5), "apart by {}"), stated(Estimate(value=math.nan, low=0, high=0))
     ('apart by 1.00 [0.50, 1.50]', '')
@@ -90,156 +144,142 @@ def stated(estimate: Estimate, words: str = "{}") -> str:
 
 
 def transfers(
-    name: str, title: str, caption: str, fits: Mapping[str, GroupFit], paper: Mapping[str, float] | None = None
+    name: str,
+    title: str,
+    fits: Mapping[str, GroupFit],
+    paper: PaperExponent = lambda _: None,
+    *,
+    caption: str = SWEEPS,
 ) -> Transfers:
-    """Show sweeps and power laws, a panel for each group by its heading, with the paper's exponents if it has any."""
-    values = paper or {}
+    """Show sweeps and power laws, a panel for each fit by its heading, with the paper's exponents where it has any."""
     return Transfers(
         name=name,
         title=title,
         caption=caption,
         fits=tuple(fits.values()),
         panels=tuple(fits),
-        paper=tuple(values.get(heading) for heading in fits),
+        paper=tuple(paper(fit.setting) for fit in fits.values()),
     )
 
 
-def losses_by_size(fit: GroupFit) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Give the number of parameters and the best eval loss of each width whose optimum is known."""
-    sizes = {trial.width: trial.parameters for trial in fit.trials if trial.parameters is not None}
-    losses = {width: loss for width, loss in best_losses(fit).items() if width in sizes}
-    return tuple(float(sizes[width] or 0) for width in losses), tuple(losses.values())
-
-
-def loss_against_size(name: str, title: str, caption: str, panels: Mapping[str, Mapping[str, GroupFit]]) -> Lines:
-    """Show the best eval loss against model size: by the heading of a panel, groups by their name in the legend."""
+def loss_against_size(
+    panels: Mapping[str, Mapping[str, GroupFit]],
+    title: str = "Best eval loss against size",
+    *,
+    name: str = "loss-against-size",
+    caption: str = BEST_LOSSES,
+) -> Lines:
+    """Show the best eval loss against model size: by the heading of a panel, fits by their name in the legend."""
 
     def series(label: str, fit: GroupFit) -> Series:
-        x, y = losses_by_size(fit)
-        return Series(name=label, x=x, y=y, parameterization=fit.names["parameterization"])
+        sizes = {trial.width: float(trial.parameters) for trial in fit.trials if trial.parameters is not None}
+        losses = {width: loss for width, loss in best_losses(fit).items() if width in sizes}
+        x, y = tuple(sizes[width] for width in losses), tuple(losses.values())
+        return Series(name=label, x=x, y=y, parameterization=fit.setting.parameterization)
 
-    return Lines(
-        name=name,
-        title=title,
-        caption=caption,
-        panels=tuple(
-            Panel(title=heading, series=tuple(series(label, fit) for label, fit in fits.items()))
-            for heading, fits in panels.items()
-        ),
-        x_label="parameters",
-        y_label="eval loss",
+    drawn = tuple(
+        Panel(title=heading, series=tuple(series(label, fit) for label, fit in lines.items()))
+        for heading, lines in panels.items()
+        if lines
+    )
+    return Lines(name=name, title=title, caption=caption, panels=drawn, x_label="parameters", y_label="eval loss")
+
+
+def sensitivity(fits: Mapping[str, GroupFit]) -> Table:
+    """Show how sensitive each setting is to its learning rate: curvature at the optimum, distance to the edge."""
+
+    def row(heading: str, optimum: Optimum) -> dict[str, str]:
+        rate, octaves = optimum.learning_rate.value, optimum.octaves_to_edge
+        return {
+            "group": heading,
+            "width": str(optimum.width),
+            "optimal rate": (f"{rate:.3g}" if math.isfinite(rate) else "–") + ("" if optimum.interior else " ?"),
+            "eval loss": signed(optimum.eval_loss, 4),
+            "curvature": signed(optimum.curvature.value, 4),
+            "octaves to the edge": "–" if octaves is None else signed(octaves, 1),
+        }
+
+    return Table.of(
+        "sensitivity",
+        "Sensitivity to the learning rate",
+        "Curvature of the log of the loss at the optimum, per squared octave of the learning rate (larger: more "
+        "sensitive), and how many octaves above the optimum training becomes unstable. A question mark: the best rate "
+        "lies at the edge of the range that was tried.",
+        [row(heading, optimum) for heading, fit in fits.items() for optimum in fit.transfer.optima],
     )
 
 
-def sensitivity(name: str, fits: Mapping[str, GroupFit]) -> Table:
-    """Show how sensitive each group is to its learning rate: curvature at the optimum, distance to the edge."""
-    rows: list[tuple[str, ...]] = []
-    for heading, fit in fits.items():
-        for optimum in fit.transfer.optima:
-            octaves = optimum.octaves_to_edge
-            rows.append(
-                (
-                    heading,
-                    str(optimum.width),
-                    _scientific(optimum.learning_rate.value) + ("" if optimum.interior else " ?"),
-                    signed(optimum.eval_loss, 4),
-                    signed(optimum.curvature.value, 4),
-                    "–" if octaves is None else signed(octaves, 1),
-                )
-            )
-    return Table(
-        name=name,
-        title="Sensitivity to the learning rate",
-        caption=(
-            "Curvature of the log of the loss at the optimum, per squared octave of the learning rate (larger: more "
-            "sensitive), and how many octaves above the optimum training becomes unstable. A question mark: the best "
-            "rate lies at the edge of what was tried."
-        ),
-        columns=("group", "width", "optimal rate", "eval loss", "curvature", "octaves to the edge"),
-        rows=tuple(rows),
+def exponents(fits: Mapping[str, GroupFit], paper: PaperExponent | None = None) -> Table:
+    """Show the exponent of each setting's optimal learning rate, with its verdict and the paper's value."""
+
+    def row(heading: str, fit: GroupFit) -> dict[str, str]:
+        exponent, reuse = fit.transfer.law.exponent, fit.transfer.reuse
+        given_up = reuse[-1].given_up if len(reuse) > 1 else math.nan
+        known = None if paper is None else paper(fit.setting)
+        return {
+            "group": heading,
+            "exponent": signed(exponent.value),
+            "95 % interval": interval(exponent) or "unknown",
+            "transfers?": str(fit.transfer.verdict.outcome),
+            "cost of reusing the rate": "diverges" if math.isinf(given_up) else signed(given_up, 4),
+            **({} if paper is None else {"paper": "–" if known is None else signed(known)}),
+        }
+
+    return Table.of(
+        "exponents",
+        "Exponents of the optimal learning rate",
+        "Exponent of the optimal base learning rate against width: 0 means that the rate can be reused. The cost is "
+        "what the largest width loses with the rate that is best at the smallest.",
+        [row(heading, fit) for heading, fit in fits.items()],
     )
-
-
-def largest_losses(groups: Mapping[tuple[str, str, str], GroupFit]) -> tuple[dict[tuple[str, str, str], float], int]:
-    """Give the best eval loss of each group at the largest width of all, NaN where not known; and that width."""
-    width = max(trial.width for fit in groups.values() for trial in fit.trials)
-    losses = {key: best_losses(fit).get(width, math.nan) for key, fit in groups.items()}
-    return losses, width
 
 
 def eval_losses(
+    fits: Mapping[tuple[str, str, str], GroupFit],
+    columns: Sequence[str],
+    caption: str,
+    paper: Mapping[tuple[str, str, str], float],
+) -> tuple[Table, ...]:
+    """Show the best eval losses at the largest width, and the paper's in a table of its own.
+
+    Args:
+        fits: The fits by optimizer, parameterization and column.
+        columns: The columns.
+        caption: What the columns are.
+        paper: The paper's losses, by the same keys.
+    """
+    if not fits:
+        return ()
+    width = max(trial.width for fit in fits.values() for trial in fit.trials)
+    losses = {key: best_losses(fit).get(width, math.nan) for key, fit in fits.items()}
+    theirs = tuple(dict.fromkeys(column for *_, column in paper))
+    of_paper = _losses("eval-losses-paper", "The paper's eval losses at 26.8 B parameters", paper, theirs)
+    return (
+        _losses("eval-losses", f"Best eval losses at width {width}", losses, columns, caption),
+        replace(of_paper, paper=frozenset(range(2, 2 + len(theirs)))),
+    )
+
+
+def _losses(
     name: str,
     title: str,
     losses: Mapping[tuple[str, str, str], float],
-    settings: Sequence[str],
-    *,
-    caption: str,
-    of_the_paper: bool = False,
+    columns: Sequence[str],
+    caption: str = "From the paper, for comparison; not measured here.",
 ) -> Table:
-    """Show eval losses: a row for each optimizer and parameterization, a column for each setting, the best marked.
-
-    Args:
-        name: The table's name.
-        title: Its heading.
-        losses: The losses, by optimizer, parameterization and setting; NaN or missing where there is none.
-        settings: The columns.
-        caption: What models they are of.
-        of_the_paper: Whether these are the paper's losses, and none of ours.
-    """
-    pairs = list(dict.fromkeys((optimizer, parameterization) for optimizer, parameterization, _ in losses))
-    values = [[losses.get((*pair, setting), math.nan) for setting in settings] for pair in pairs]
-    best = {
-        (row, 2 + column)
-        for row, cells in enumerate(values)
-        for column, cell in enumerate(cells)
-        if cell == min(filter(math.isfinite, cells), default=math.nan)
-    }
+    """Show losses, a row for each optimizer and parameterization, the best of each row marked."""
+    pairs = dict.fromkeys((optimizer, parameterization) for optimizer, parameterization, _ in losses)
+    values = {pair: [losses.get((*pair, column), math.nan) for column in columns] for pair in pairs}
     return Table(
         name=name,
         title=title,
         caption=f"{caption} The best setting of each row is marked.",
-        columns=("optimizer", "parameterization", *settings),
-        rows=tuple(
-            (*map(called, pair), *(signed(cell, 3) for cell in cells))
-            for pair, cells in zip(pairs, values, strict=True)
+        columns=("optimizer", "parameterization", *columns),
+        rows=tuple((*map(called, pair), *(signed(cell, 3) for cell in cells)) for pair, cells in values.items()),
+        best=frozenset(
+            (row, column)
+            for row, cells in enumerate(values.values())
+            for column, cell in enumerate(cells, start=2)
+            if cell == min(filter(math.isfinite, cells), default=math.nan)
         ),
-        best=frozenset(best),
-        paper=frozenset(range(2, 2 + len(settings))) if of_the_paper else frozenset(),
     )
-
-
-def exponents(name: str, title: str, fits: Mapping[str, GroupFit], paper: Mapping[str, float] | None = None) -> Table:
-    """Show the exponent of the optimal learning rate of each group, with its verdict and the paper's value."""
-    values: Mapping[str, float] = paper or {}
-    columns = ["group", "exponent", "95 % interval", "transfers?", "cost of reusing the rate"]
-    rows: list[Sequence[str]] = []
-    for heading, fit in fits.items():
-        exponent, reuse = fit.transfer.law.exponent, fit.transfer.reuse
-        known = math.isfinite(exponent.low) and math.isfinite(exponent.high)
-        given_up = reuse[-1].given_up if len(reuse) > 1 else math.nan
-        loss = "diverges" if math.isinf(given_up) else signed(given_up, 4)
-        row = [
-            heading,
-            signed(exponent.value),
-            f"[{signed(exponent.low)}, {signed(exponent.high)}]" if known else "unknown",
-            str(fit.transfer.verdict.outcome),
-            loss,
-        ]
-        rows.append([*row, signed(values[heading]) if heading in values else "–"] if paper else row)
-    if paper:
-        columns.append("paper")
-    return Table(
-        name=name,
-        title=title,
-        caption=(
-            "Exponent of the optimal base learning rate against width: 0 means that it can be reused. The cost is what "
-            "the largest width loses with the rate that is best at the smallest."
-        ),
-        columns=tuple(columns),
-        rows=tuple(map(tuple, rows)),
-        paper=frozenset({len(columns) - 1}) if paper else frozenset(),
-    )
-
-
-def _scientific(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "–"

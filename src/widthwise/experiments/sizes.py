@@ -1,16 +1,17 @@
 """The four scales at which every experiment runs: what is trained, how wide, how long.
 
-`smoke` shows that everything works; `cpu` shows the paper's effects in minutes on two cores, where they show at that
-size; `gpu` measures them in minutes to an hour on one GPU; `paper` is the paper's own setting ("Experimental Details",
-appendix). Experiments start from the table here and change what they must.
+`smoke` shows that everything works; `cpu` shows the paper's effects in minutes on two cores, as far as they appear at
+that size; `gpu` measures them in minutes to an hour on one GPU; `paper` is the paper's own setup ("Experimental
+Details", appendix). Experiments start from the table here and change what they must.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.sweep.search import Grid, Lattice, Search
-from widthwise.sweep.sweep import Sweep
+from widthwise.sweep.setting import Setting
 from widthwise.sweep.tuning import Tuning
 from widthwise.train import Spec
 
@@ -33,10 +34,12 @@ class Size:
         widths: The widths.
         starts: Where the search for a learning rate starts, by optimizer.
         octaves: How far around its start a learning rate is searched, to each side; None to search adaptively.
-        trials: How many trials a search for constants takes.
+        trials: The number of trials in a search for constants.
         seeds: Seeds of every width.
-        more_seeds: Further seeds of the widths in `repeated`, which say how much seeds matter.
+        more_seeds: Further seeds of the widths in `repeated`, which show how much seeds matter.
         repeated: Widths that are trained with further seeds.
+        parameterizations: Those of an experiment's parameterizations that are trained.
+        optimizers: Those of an experiment's optimizers that are trained; all if empty.
     """
 
     scale: Scale
@@ -48,45 +51,32 @@ class Size:
     seeds: tuple[int, ...] = (0,)
     more_seeds: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
+    parameterizations: tuple[str, ...] = PARAMETERIZATIONS
+    optimizers: tuple[str, ...] = ()
 
     def at_widths(self, *widths: int, **changes: Any) -> "Size":
-        """Give the size with other widths, the smallest of which is the base width, and other values for all runs."""
+        """Return the size with other widths, the smallest of which is the base width, and changes to the base."""
         return replace(self, base=replace(self.base, width=widths[0], base_width=widths[0], **changes), widths=widths)
 
+    def trains(self, setting: Setting) -> bool:
+        """Return whether this size trains a setting of an experiment."""
+        optimizers = self.optimizers or (setting.optimizer,)
+        return setting.parameterization in self.parameterizations and setting.optimizer in optimizers
+
     def spec(self, optimizer: str, **changes: Any) -> Spec:
-        """Give the specification that runs with an optimizer share."""
+        """Return the specification that runs with an optimizer share."""
         values = {"width": self.widths[0], "optimizer": optimizer, "learning_rate": self.starts[optimizer], **changes}
         return replace(self.base, **values)
 
-    def sweeps(self, optimizer: str, *, changes: dict[str, Any] | None = None, **axes: Any) -> tuple[Sweep, ...]:
-        """Give the sweeps over an optimizer's learning rate: of all widths, and of those with further seeds.
-
-        Args:
-            optimizer: The optimizer.
-            changes: What differs in the specification.
-            axes: What else is varied: the fields of a sweep.
-        """
-        base = self.spec(optimizer, **(changes or {}))
-        whole = Sweep(
-            base=base,
-            optimizers=(optimizer,),
-            search=self.search(base.learning_rate),
-            **{"widths": self.widths, "seeds": self.seeds, **axes},
-        )
-        repeated = tuple(width for width in self.repeated if width in whole.widths)
-        if not (self.more_seeds and repeated):
-            return (whole,)
-        return whole, replace(whole, widths=repeated, seeds=self.more_seeds)
-
     def search(self, start: float) -> Lattice:
-        """Say which learning rates to try."""
+        """Return the learning rates to try."""
         if self.octaves is None:
             return Search()
         return Grid(lowest=start * 2**-self.octaves, highest=start * 2**self.octaves)
 
     @property
     def tuning(self) -> Tuning:
-        """Say how constants are searched."""
+        """How constants are searched."""
         if self.scale == "smoke":  # so few trials find something better than the default only near it
             return Tuning(trials=self.trials, batch=self.trials, extensions=0, low=0.25, high=4)
         return Tuning(trials=self.trials, batch=min(self.trials, 32), extensions=1)
@@ -96,21 +86,14 @@ SIZES: dict[Scale, Size] = {
     "smoke": Size(
         scale="smoke",
         base=Spec(
-            width=16,
-            base_width=16,
-            blocks=1,
-            head_dim=8,
-            context=16,
-            batch=8,
-            steps=20,
-            warmup=2,
-            eval_batches=1,
+            width=16, base_width=16, blocks=1, head_dim=8, context=16, batch=8, steps=20, warmup=2, eval_batches=1
         ),
         widths=(16, 32),
         # In so few steps larger rates are best; the optima of standard and muP lie inside these grids.
         starts={"sgd": 2**0.5, "adam": 2**-4.5, "adam_atan2": 2**-4.5, "adam_ps": 2**-2, "adafactor": 2**-2},
         octaves=2,
         trials=8,
+        parameterizations=("standard", "mup"),
     ),
     "cpu": Size(
         scale="cpu",
@@ -128,17 +111,10 @@ SIZES: dict[Scale, Size] = {
     ),
     "paper": Size(
         scale="paper",
-        base=Spec(
-            width=128,
-            base_width=1024,
-            blocks=8,
-            head_dim=128,
-            context=512,
+        base=replace(
+            Spec(width=128, base_width=1024, blocks=8, head_dim=128, context=512, batch=256, steps=50_000, warmup=1000),
             vocabulary=32101,
             data="c4",
-            batch=256,
-            steps=50_000,
-            warmup=1000,
             eval_batches=64,
         ),
         widths=PAPER_WIDTHS,

@@ -1,70 +1,54 @@
-"""What an experiment trains, as values: constants to tune, learning rates to search, alignment to measure.
+"""What an experiment trains, as values: constants to tune, learning rates to search, alignment to measure."""
 
-A plan is a sequence of stages. It is declared whole and then *narrowed* to what was chosen on the command line, so that
-an experiment's file says what the paper did and nothing about options.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from widthwise.experiments.paper_constants import PAPER
-from widthwise.experiments.sizes import Scale, Size
+from widthwise.experiments.paper.values import PAPER
+from widthwise.experiments.sizes import Scale
+from widthwise.sweep.setting import Setting
 from widthwise.sweep.sweep import Sweep
 from widthwise.sweep.tuning import Tuning
 from widthwise.train import Spec
 
-AXES = ("parameterizations", "optimizers", "settings")
-"""What can be narrowed by name."""
 TUNED = "tuned"
-"""What experiments call the constants that they tune; "optimal" in the paper."""
+"""The name of constants that an experiment tunes; "optimal" in the paper."""
+RATES, ALIGNMENT = "rates", "alignment"
+"""The parts that searches for learning rates and measurements of alignment are kept under."""
+AXES: dict[str, Callable[[Setting], str]] = {
+    "parameterizations": lambda setting: setting.parameterization,
+    "optimizers": lambda setting: setting.optimizer,
+    "settings": lambda setting: setting.rates.name,
+}
+"""What can be narrowed by name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tune:
-    """Search the three constants of one optimizer and parameterization at the base width.
-
-    Attributes:
-        spec: What to train; the optimizer and the parameterization are its own.
-        tuning: How to search.
-    """
+@dataclass(frozen=True)
+class TuneStage:
+    """Search the three constants of the optimizer and parameterization of `spec`, at the base width."""
 
     spec: Spec
     tuning: Tuning
-
-    @property
-    def part(self) -> str:
-        """What its runs are kept under."""
-        return "constants"
+    part = "constants"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """Search learning rates.
+@dataclass(frozen=True)
+class SweepStage:
+    """Search learning rates."""
 
-    Attributes:
-        part: What its runs are kept under; stages that share a name are read together.
-        sweep: The sweep.
-    """
-
-    part: str
     sweep: Sweep
+    part = RATES
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """Train again with the best learning rate of each width, and measure alignment on the way.
+@dataclass(frozen=True)
+class ProbeStage:
+    """Train again with the best learning rate of each width of a search, and measure alignment on the way."""
 
-    Attributes:
-        part: What its runs are kept under.
-        of: The search whose optima are taken.
-    """
-
-    part: str
-    of: Search
+    of: SweepStage
+    part = ALIGNMENT
 
 
-Stage: TypeAlias = Tune | Search | Probe
+Stage: TypeAlias = TuneStage | SweepStage | ProbeStage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,91 +56,45 @@ class Choice:
     """A part of an experiment; everything where nothing is chosen."""
 
     widths: tuple[int, ...] = ()
-    """Train these widths, in place of the scale's own."""
+    """Train these widths instead of the scale's own."""
     parameterizations: tuple[str, ...] = ()
-    """Of the experiment's parameterizations, these alone."""
+    """Train only these of the experiment's parameterizations."""
     optimizers: tuple[str, ...] = ()
-    """Of the experiment's optimizers, these alone."""
+    """Train only these of the experiment's optimizers."""
     settings: tuple[str, ...] = ()
-    """Of the experiment's settings (full, none, global), these alone."""
+    """Train only these of the experiment's settings (full, none, global)."""
     seeds: tuple[int, ...] = ()
-    """Train with these seeds, in place of the scale's own."""
+    """Train with these seeds instead of the scale's own."""
+
+    def of(self, settings: Sequence[Setting]) -> list[Setting]:
+        """Return the settings that were chosen.
+
+        Raises:
+            ValueError: If a name that was chosen occurs in none of them.
+        """
+        chosen = list(settings)
+        for axis, name in AXES.items():
+            names, known = getattr(self, axis), {name(setting) for setting in settings}
+            if unknown := [each for each in names if each not in known]:
+                expected = ", ".join(sorted(known))
+                raise ValueError(f"{axis[:-1]} {unknown[0]!r} is not part of this experiment: expected {expected}")
+            chosen = [setting for setting in chosen if not names or name(setting) in names]
+        return chosen
+
+
+EVERYTHING = Choice()
+
+
+def search_of(stage: SweepStage | ProbeStage) -> SweepStage:
+    """Return the search that a stage consists of or follows."""
+    return stage.of if isinstance(stage, ProbeStage) else stage
 
 
 def spec_of(stage: Stage) -> Spec:
-    """Give what the runs of a stage share."""
-    if isinstance(stage, Tune):
-        return stage.spec
-    return (stage if isinstance(stage, Search) else stage.of).sweep.base
+    """Return what the runs of a stage share."""
+    return stage.spec if isinstance(stage, TuneStage) else search_of(stage).sweep.base
 
 
 def optimal(scale: Scale) -> str:
-    """Say what optimal constants are called at a scale: the paper's where they apply, else those that are tuned."""
+    """Return the name of optimal constants at a scale: the paper's where they apply, else those that are tuned."""
     return PAPER if scale == "paper" else TUNED
-
-
-def tunings(size: Size, optimizers: Iterable[str], parameterizations: Sequence[str]) -> tuple[Tune, ...]:
-    """Search the constants of every optimizer and parameterization at a size's base width."""
-    width = size.base.base_width
-    return tuple(
-        Tune(spec=size.spec(optimizer, width=width, parameterization=name), tuning=size.tuning)
-        for optimizer in optimizers
-        for name in parameterizations
-    )
-
-
-def narrow(
-    stages: Iterable[Stage], choice: Choice, *, prepare: Callable[[Spec], Spec] = lambda spec: spec
-) -> tuple[Stage, ...]:
-    """Leave out what was not chosen.
-
-    Args:
-        stages: An experiment's plan.
-        choice: What to keep of it.
-        prepare: Makes other changes to every specification, such as its data.
-
-    Raises:
-        ValueError: If a name that was chosen does not occur in the plan.
-    """
-    stages = tuple(stages)
-    for axis in AXES:
-        known = {name for stage in stages for name in _occurring(stage, axis)}
-        if known and (unknown := [name for name in getattr(choice, axis) if name not in known]):
-            raise ValueError(
-                f"{axis[:-1]} {unknown[0]!r} is not part of this experiment: expected {', '.join(sorted(known))}"
-            )
-    narrowed = (_narrow(stage, choice, prepare) for stage in stages)
-    return tuple(stage for stage in narrowed if stage is not None)
-
-
-def _occurring(stage: Stage, axis: str) -> Sequence[str]:
-    if isinstance(stage, Tune):
-        return {"parameterizations": (stage.spec.parameterization,), "optimizers": (stage.spec.optimizer,)}.get(
-            axis, ()
-        )
-    return getattr(stage.sweep if isinstance(stage, Search) else stage.of.sweep, axis)
-
-
-def _narrow(stage: Stage, choice: Choice, prepare: Callable[[Spec], Spec]) -> Stage | None:
-    if isinstance(stage, Probe):
-        of = _narrow(stage.of, choice, prepare)
-        return replace(stage, of=of) if isinstance(of, Search) else None
-    kept = {
-        axis: tuple(name for name in _occurring(stage, axis) if name in (getattr(choice, axis) or (name,)))
-        for axis in AXES
-    }
-    if any(_occurring(stage, axis) and not names for axis, names in kept.items()):
-        return None
-    if isinstance(stage, Tune):
-        return replace(stage, spec=prepare(stage.spec))
-    sweep = stage.sweep
-    return replace(
-        stage,
-        sweep=replace(
-            sweep,
-            base=prepare(replace(sweep.base, width=min(choice.widths or sweep.all_widths))),
-            widths=tuple(sorted(choice.widths)) or sweep.widths,
-            seeds=choice.seeds or sweep.seeds,
-            **kept,
-        ),
-    )

@@ -21,7 +21,7 @@ TOLERANCE = 0.125
 """The largest exponent that is negligible in practice: one grid step, 2^0.5, over a sixteenfold width."""
 
 
-class Outcome(StrEnum):
+class TransferOutcome(StrEnum):
     """The outcome of a sweep with respect to transfer."""
 
     TRANSFERS = "transfers"
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TransferVerdict:
     """The outcome of a sweep, and what it is based on.
 
     Attributes:
@@ -39,7 +39,7 @@ class Verdict:
         left_out: Widths whose optimum lies outside the range that was tried.
     """
 
-    outcome: Outcome
+    outcome: TransferOutcome
     exponent: Estimate
     left_out: tuple[int, ...] = ()
 
@@ -90,7 +90,7 @@ class Transfer:
 
     optima: tuple[Optimum, ...]
     law: PowerLaw
-    verdict: Verdict
+    verdict: TransferVerdict
     reuse: tuple[Reuse, ...]
     predictions: tuple[Prediction, ...]
     loss_law: LossLaw | None
@@ -148,7 +148,7 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
     return Transfer(
         optima=optima,
         law=law,
-        verdict=Verdict(
+        verdict=TransferVerdict(
             outcome=judge(law.exponent, tolerance=tolerance),
             exponent=law.exponent,
             left_out=tuple(optimum.width for optimum in optima if not optimum.interior),
@@ -159,7 +159,7 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
     )
 
 
-def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> Outcome:
+def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> TransferOutcome:
     """Return what an exponent with this interval means for transfer.
 
     >>> str(judge(Estimate(value=0.02, low=-0.05, high=0.09)))
@@ -168,8 +168,8 @@ def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> Outcome:
     'cannot tell'
     """
     if -tolerance <= exponent.low and exponent.high <= tolerance:
-        return Outcome.TRANSFERS
-    return Outcome.CANNOT_TELL if exponent.contains(0.0) else Outcome.DRIFTS
+        return TransferOutcome.TRANSFERS
+    return TransferOutcome.CANNOT_TELL if exponent.contains(0.0) else TransferOutcome.DRIFTS
 
 
 def _reuse(curve: Curve, optimum: Optimum, base: Optimum) -> Reuse:

@@ -92,12 +92,10 @@ class Curve:
         """The stability edge, just below the smallest unstable learning rate above the best one."""
         if not math.isfinite(self.level[self.best]):
             return Edge(largest_stable=None, smallest_unstable=2.0 ** float(self.octaves[0]))
-        unstable = np.flatnonzero(self.level > self.level[self.best] + UNSTABLE)
-        above = unstable[unstable > self.best]
-        last = int(above[0]) - 1 if above.size else -1
+        first = first_unstable(self.level)
         return Edge(
-            largest_stable=2.0 ** float(self.octaves[last]),
-            smallest_unstable=2.0 ** float(self.octaves[last + 1]) if above.size else None,
+            largest_stable=2.0 ** float(self.octaves[-1 if first is None else first - 1]),
+            smallest_unstable=None if first is None else 2.0 ** float(self.octaves[first]),
         )
 
     def level_at(self, octave: float) -> float:
@@ -117,6 +115,27 @@ class Curve:
         if not (math.isfinite(below) and math.isfinite(above)):
             return math.inf
         return float(below + (above - below) * (octave - low) / (high - low))
+
+
+def first_unstable(level: Array) -> int | None:
+    """Return the place of the first unstable rate above the best one: it diverged, or lost more than 20 %.
+
+    Args:
+        level: Mean log losses by ascending learning rate, infinite where training diverged.
+    """
+    best = int(np.argmin(level))
+    above = np.flatnonzero(level[best + 1 :] > level[best] + UNSTABLE)
+    return best + 1 + int(above[0]) if above.size else None
+
+
+def mean_loss(losses: Iterable[float]) -> float:
+    """Return the mean over seeds, taken of logarithms as fits do; NaN if any seed diverged.
+
+    >>> mean_loss([1.0, 4.0]), mean_loss([1.0, math.inf])
+    (2.0, nan)
+    """
+    each = list(losses)
+    return math.exp(sum(map(math.log, each)) / len(each)) if all(map(math.isfinite, each)) else math.nan
 
 
 def curves(trials: Iterable[Trial]) -> tuple[Curve, ...]:

@@ -13,7 +13,7 @@ from widthwise.measure.coordinates import LayerCheck as LayerCheck
 from widthwise.measure.coordinates import advice as advice
 from widthwise.measure.coordinates import check_coordinates as check_coordinates
 from widthwise.measure.coordinates import warning as warning
-from widthwise.measure.implied import Measured as Measured
+from widthwise.measure.implied import MeasuredAlignment as MeasuredAlignment
 from widthwise.measure.implied import implied as implied
 from widthwise.measure.implied import slopes as slopes
 from widthwise.measure.implied import summarize as summarize

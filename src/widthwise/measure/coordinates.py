@@ -219,7 +219,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-Progress: TypeAlias = Callable[[int, int], None]
+OnRun: TypeAlias = Callable[[int, int], None]
 """Called before each run with the width and the seed."""
 
 
@@ -230,7 +230,7 @@ def check_coordinates(
     seeds: int = SEEDS,
     steps: int = STEPS,
     tolerance: float = TOLERANCE,
-    progress: Progress = lambda *_: None,
+    progress: OnRun = lambda *_: None,
 ) -> CoordinateCheck:
     """Train a model at several widths and check how the sizes of its activations scale.
 
@@ -283,7 +283,7 @@ def check_coordinates(
 
 
 def _train(
-    subject: Subject, width: int, seeds: int, steps: int, progress: Progress
+    subject: Subject, width: int, seeds: int, steps: int, progress: OnRun
 ) -> list[tuple[Measurement, Measurement]]:
     pairs: list[tuple[Measurement, Measurement]] = []
     for seed in range(seeds):

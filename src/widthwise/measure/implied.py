@@ -52,14 +52,14 @@ class RoleAlignment:
     u: Spread
 
 
-Measured: TypeAlias = dict[Role, RoleAlignment]
+MeasuredAlignment: TypeAlias = dict[Role, RoleAlignment]
 """The measured alignment of hidden layers and readout; the sum of an embedding does not grow."""
 
 
-def summarize(points: Sequence[AlignmentPoint], layout: Layout) -> Measured:
+def summarize(points: Sequence[AlignmentPoint], layout: Layout) -> MeasuredAlignment:
     """Summarize the measurements of a run by role. Steps at which nothing has changed yet are ignored."""
     roles = {leaf.path: leaf.role for leaf in layout.leaves}
-    found: Measured = {}
+    found: MeasuredAlignment = {}
     for role in (Role.HIDDEN, Role.READOUT):
         layers = {path for point in points for path in point.layers if roles.get(path.partition("#")[0]) is role}
         values = {
@@ -98,7 +98,7 @@ def slopes(by_width: Mapping[int, Sequence[AlignmentPoint]]) -> list[AlignmentPo
     ]
 
 
-def alignment_of(measured: Measured, statistic: Statistic) -> Alignment:
+def alignment_of(measured: MeasuredAlignment, statistic: Statistic) -> Alignment:
     """Return the measured alignment as an assumption for the solver, rounded to two decimals, between 0 and 1."""
 
     def number(role: Role, name: str) -> float:
@@ -111,7 +111,7 @@ def alignment_of(measured: Measured, statistic: Statistic) -> Alignment:
 def implied(
     parameterization: Parameterization,
     family: OptimizerFamily,
-    measured: Measured,
+    measured: MeasuredAlignment,
     *,
     statistic: Statistic = "median",
     chain: int = CHAIN,

@@ -25,7 +25,7 @@ from widthwise.optim.adam import adam_atan2 as adam_atan2
 from widthwise.optim.follow_alignment import FollowAlignmentState as FollowAlignmentState
 from widthwise.optim.follow_alignment import follow_alignment as follow_alignment
 from widthwise.optim.parameter_scaling import adam_ps as adam_ps
-from widthwise.optim.rates import Scalar
+from widthwise.optim.rates import Number
 from widthwise.optim.schedule import warmup_cosine as warmup_cosine
 from widthwise.optim.sgd import sgd as sgd
 from widthwise.parameterize import Layout, Prescription, Scales
@@ -54,12 +54,12 @@ class Optimizer:
 
     def build(
         self,
-        learning_rate: Scalar,
+        learning_rate: Number,
         plan: Prescription | Scales,
         layout: Layout | None = None,
         *,
-        epsilon: Scalar | None = None,
-        weight_decay: Scalar = 0.0,
+        epsilon: Number | None = None,
+        weight_decay: Number = 0.0,
         schedule: optax.Schedule | None = None,
     ) -> optax.GradientTransformation:
         """Create the optimizer with the options that all of them share, and with an epsilon if it has one."""

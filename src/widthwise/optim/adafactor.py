@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from widthwise.optim.parameter_scaling import FLOOR, layer_rms, layout_of, map_leaves, scale_by_parameter
-from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.optim.rates import Number, scales_of, with_rates
 from widthwise.parameterize import Axes, Layout, Prescription, PyTree, Scales
 from widthwise.theory import ADAFACTOR
 
@@ -21,15 +21,15 @@ EPSILON = 1e-30
 
 
 def adafactor(
-    learning_rate: Scalar,
+    learning_rate: Number,
     plan: Prescription | Scales,
     layout: Layout | None = None,
     *,
     decay: float = 0.8,
-    epsilon: Scalar = EPSILON,
+    epsilon: Number = EPSILON,
     clip: float = 1.0,
-    floor: Scalar = FLOOR,
-    weight_decay: Scalar = 0.0,
+    floor: Number = FLOOR,
+    weight_decay: Number = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adafactor without momentum, with parameter scaling and with update clipping.
@@ -67,7 +67,7 @@ class FactoredState(NamedTuple):
 
 
 def scale_by_factored_rms(
-    scales: Scales, layout: Layout, *, decay: float, epsilon: Scalar
+    scales: Scales, layout: Layout, *, decay: float, epsilon: Number
 ) -> optax.GradientTransformation:
     """Divide every update by the root of its factored second moment."""
 
@@ -86,7 +86,7 @@ def scale_by_factored_rms(
         step = jnp.asarray(optax.safe_increment(state.step))
         keep = 1.0 - step.astype(jnp.float32) ** -decay
 
-        def one(g: jax.Array, factor: Scalar, row: Any, column: Any, full: Any, axes: Axes):
+        def one(g: jax.Array, factor: Number, row: Any, column: Any, full: Any, axes: Axes):
             square = jnp.square(g) + epsilon * factor**2
 
             def average(old: jax.Array, over: tuple[int, ...]) -> jax.Array:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.optim.rates import Number, scales_of, with_rates
 from widthwise.parameterize import Prescription, PyTree, Scales
 from widthwise.theory import ADAM
 
@@ -15,13 +15,13 @@ EPSILON = 1e-9
 
 
 def adam(
-    learning_rate: Scalar,
+    learning_rate: Number,
     plan: Prescription | Scales,
     *,
     b1: float = 0.9,
     b2: float = 0.98,
-    epsilon: Scalar = EPSILON,
-    weight_decay: Scalar = 0.0,
+    epsilon: Number = EPSILON,
+    weight_decay: Number = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adam with one learning rate and one epsilon per parameter.
@@ -38,14 +38,14 @@ def adam(
 
 
 def adam_atan2(
-    learning_rate: Scalar,
+    learning_rate: Number,
     plan: Prescription | Scales,
     *,
     a: float = 1.0,
     b: float = 1.0,
     b1: float = 0.9,
     b2: float = 0.98,
-    weight_decay: Scalar = 0.0,
+    weight_decay: Number = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adam with a·arctan2(m, b·√v) instead of m / (√v + ε): scale-invariant, bounded, and without epsilon.
@@ -59,10 +59,10 @@ def adam_atan2(
     )
 
 
-def scale_by_adam(scales: Scales, *, b1: float, b2: float, epsilon: Scalar) -> optax.GradientTransformation:
+def scale_by_adam(scales: Scales, *, b1: float, b2: float, epsilon: Number) -> optax.GradientTransformation:
     """Compute Adam's direction with one epsilon per parameter."""
 
-    def direction(m: jax.Array, v: jax.Array, factor: Scalar) -> jax.Array:
+    def direction(m: jax.Array, v: jax.Array, factor: Number) -> jax.Array:
         denominator = jnp.sqrt(v) + epsilon * factor
         unseen = denominator == 0  # no gradient so far (such as for an unseen token) and no epsilon
         return jnp.where(unseen, 0, m / jnp.where(unseen, 1, denominator)).astype(m.dtype)

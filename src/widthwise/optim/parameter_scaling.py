@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from widthwise.optim.adam import EPSILON, scale_by_adam
-from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.optim.rates import Number, scales_of, with_rates
 from widthwise.parameterize import Axes, Layout, Prescription, PyTree, Scales
 from widthwise.theory import ADAFACTOR
 
@@ -20,15 +20,15 @@ FLOOR = 1e-3
 
 
 def adam_ps(
-    learning_rate: Scalar,
+    learning_rate: Number,
     plan: Prescription | Scales,
     layout: Layout | None = None,
     *,
     b1: float = 0.9,
     b2: float = 0.98,
-    epsilon: Scalar = EPSILON,
-    floor: Scalar = FLOOR,
-    weight_decay: Scalar = 0.0,
+    epsilon: Number = EPSILON,
+    floor: Number = FLOOR,
+    weight_decay: Number = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adam with parameter scaling, a member of the Adafactor family.
@@ -52,11 +52,11 @@ def adam_ps(
     )
 
 
-def scale_by_parameter(scales: Scales, layout: Layout, *, floor: Scalar = FLOOR) -> optax.GradientTransformation:
+def scale_by_parameter(scales: Scales, layout: Layout, *, floor: Number = FLOOR) -> optax.GradientTransformation:
     """Multiply every update by the size of its parameter."""
 
     def scale(updates: PyTree, params: PyTree) -> PyTree:
-        def one(u: jax.Array, p: jax.Array, factor: Scalar, axes: Axes) -> jax.Array:
+        def one(u: jax.Array, p: jax.Array, factor: Number, axes: Axes) -> jax.Array:
             return (u * jnp.maximum(layer_rms(p, axes), floor * factor)).astype(u.dtype)
 
         return map_leaves(one, layout, updates, params, scales.floor)

@@ -15,7 +15,7 @@ import optax
 from widthwise.parameterize import Prescription, Scales
 from widthwise.theory import OptimizerFamily
 
-Scalar: TypeAlias = jax.Array | float
+Number: TypeAlias = jax.Array | float
 
 
 def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
@@ -33,10 +33,10 @@ def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
 
 
 def with_rates(
-    learning_rate: Scalar,
+    learning_rate: Number,
     scales: Scales,
     *,
-    weight_decay: Scalar = 0.0,
+    weight_decay: Number = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Turn the direction of an update rule into a step.
@@ -61,5 +61,5 @@ def with_rates(
     )
 
 
-def _is_zero(value: Scalar) -> bool:
+def _is_zero(value: Number) -> bool:
     return isinstance(value, float | int) and value == 0

@@ -2,17 +2,17 @@
 
 import optax
 
-from widthwise.optim.rates import Scalar, scales_of, with_rates
+from widthwise.optim.rates import Number, scales_of, with_rates
 from widthwise.parameterize import Prescription, Scales
 from widthwise.theory import SGD
 
 
 def sgd(
-    learning_rate: Scalar,
+    learning_rate: Number,
     plan: Prescription | Scales,
     *,
     momentum: float = 0.9,
-    weight_decay: Scalar = 0.0,
+    weight_decay: Number = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """SGD with momentum and one learning rate per parameter; see `with_rates` for the shared options."""

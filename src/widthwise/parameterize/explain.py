@@ -9,7 +9,7 @@ from widthwise.parameterize.prescription import Prescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ParameterRow:
     """What is prescribed for one parameter at this width."""
 
     path: str
@@ -26,7 +26,7 @@ class Row:
 class Explanation:
     """One row per parameter; `str()` returns a table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ParameterRow, ...]
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows as values for `json.dumps`."""
@@ -62,7 +62,7 @@ def explain(
     """
     return Explanation(
         tuple(
-            Row(
+            ParameterRow(
                 path=leaf.path,
                 shape=leaf.shape,
                 role=leaf.role.value if leaf.role else "unscaled",
@@ -82,7 +82,7 @@ def _rms(sizes: Any) -> float:
     return float(np.sqrt(np.mean(np.square(np.asarray(sizes, np.float64)))))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ParameterRow) -> tuple[str, ...]:
     def number(value: float | None) -> str:
         return "–" if value is None else f"{value:.4g}"
 

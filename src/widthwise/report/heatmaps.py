@@ -1,68 +1,56 @@
-"""Heatmaps of loss by width and by something else, such as epsilon: for each width, how much is lost against its best.
+"""Heatmaps of loss by width and something else, such as epsilon: the loss above the best of each width.
 
-Colours follow the root of the loss, since what matters lies near zero and a few settings fail altogether; the number
-stands in every cell.
+Colours follow the square root of the loss, since small differences matter and a few settings fail altogether. Every
+cell shows its number.
 """
 
 import math
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from widthwise.experiments.exhibits import Heatmap, Heatmaps
-from widthwise.report.style import INK, PAPER, entitle, grid_of
+from widthwise.report.style import INK, PAPER, label_panel, panel_grid
 
-COLOURS = colormaps["Blues"]
 DARK_TEXT, LIGHT_TEXT = "#101010", "#fafafa"
-"""On colours that stay as they are on a dark page."""
+"""For cells, whose colours stay the same on a dark page."""
 LEAST = 1e-3
-"""The loss that takes at least the whole scale: less is noise."""
+"""The smallest loss at the top of the colour scale: less is noise."""
 
 
 def draw(exhibit: Heatmaps) -> Figure:
     """Draw heatmaps on one colour scale."""
-    columns = max(len(each.columns) for each in exhibit.maps)
-    rows = max(len(each.rows) for each in exhibit.maps)
-    width = 0.75 + 0.52 * columns
+    rows = max(len(heatmap.rows) for heatmap in exhibit.maps)
+    width = 0.75 + 0.52 * max(len(heatmap.columns) for heatmap in exhibit.maps)
     across = max(1, min(len(exhibit.maps), int(9.6 // width)))
-    figure, panels = grid_of(
+    figure, panels = panel_grid(
         len(exhibit.maps), columns=across, width=width, heights=(0.75 + 0.3 * rows,), beside=0.8, share_y=False
     )
-    known = [value for each in exhibit.maps for row in each.values for value in row if math.isfinite(value)]
+    known = [loss for heatmap in exhibit.maps for row in heatmap.values for loss in row if math.isfinite(loss)]
     scale = PowerNorm(0.5, vmin=0, vmax=max([LEAST, *known]), clip=True)
-    drawn = None
-    for place, (each, (axes,)) in enumerate(zip(exhibit.maps, panels, strict=True)):
-        drawn = axes.pcolormesh(
-            np.ma.masked_invalid(each.values), cmap=COLOURS, norm=scale, edgecolors=PAPER, linewidth=1.2
-        )
-        _cells(axes, each, scale)
-        entitle(axes, each.title)
-        axes.set_xticks(np.arange(len(each.columns)) + 0.5, each.columns)
-        axes.set_yticks(np.arange(len(each.rows)) + 0.5, [str(row) for row in each.rows])
-        axes.set_xlabel(exhibit.x_label)
-        axes.set_ylabel("width" if place % across == 0 else "")
+    mesh = None
+    for heatmap, (axes,) in zip(exhibit.maps, panels, strict=True):
+        cells = np.ma.masked_invalid(heatmap.values)
+        mesh = axes.pcolormesh(cells, cmap="Blues", norm=scale, edgecolors=PAPER, linewidth=1.2)
+        _write_numbers(axes, heatmap, scale)
+        label_panel(axes, heatmap.title, exhibit.x_label, "width")
+        axes.set_xticks(np.arange(len(heatmap.columns)) + 0.5, heatmap.columns)
+        axes.set_yticks(np.arange(len(heatmap.rows)) + 0.5, [str(row) for row in heatmap.rows])
         axes.tick_params(length=0)
+        axes.grid(visible=False)
         axes.patch.set(facecolor="#808080", alpha=0.15)
         axes.spines[:].set_visible(False)
-    if drawn is not None:
-        figure.colorbar(drawn, ax=[axes for (axes,) in panels], label="eval loss above the width's best", aspect=25)
+    if mesh is not None:
+        figure.colorbar(mesh, ax=[axes for (axes,) in panels], label="eval loss above the width's best", aspect=25)
     return figure
 
 
-def _cells(axes: Axes, each: Heatmap, scale: PowerNorm) -> None:
-    for row, values in enumerate(each.values):
-        for column, value in enumerate(values):
-            known = math.isfinite(value)
-            ink = LIGHT_TEXT if known and float(scale(value)) > 0.55 else DARK_TEXT
-            axes.text(
-                column + 0.5,
-                row + 0.5,
-                f"{value:.3f}" if known else "–",
-                color=ink if known else INK,
-                ha="center",
-                va="center",
-                fontsize=7.5,
-            )
+def _write_numbers(axes: Axes, heatmap: Heatmap, scale: PowerNorm) -> None:
+    for (row, column), loss in np.ndenumerate(heatmap.values):
+        if math.isfinite(loss):
+            text, colour = f"{loss:.3f}", LIGHT_TEXT if float(scale(loss)) > 0.55 else DARK_TEXT
+        else:
+            text, colour = "–", INK
+        axes.text(column + 0.5, row + 0.5, text, color=colour, ha="center", va="center", fontsize=7.5)

@@ -1,6 +1,6 @@
 """What a report says, read from a study: experiments in the paper's order, then other runs, and what is missing.
 
-Everything is read as far as it has come: a study may be empty, in the works, or have failed in parts.
+A study may be empty, still running, or have failed in parts; the report shows what there is.
 """
 
 from collections import Counter
@@ -15,26 +15,26 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.report.other_runs import other_runs
-from widthwise.sweep import Row, Study
-from widthwise.sweep.records import Status
+from widthwise.sweep import Study
+from widthwise.sweep.store import Status
 
 MOST_REASONS = 20
-"""The most lines about runs that failed."""
+"""The most lines about failed runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a report.
+    """A section of a report.
 
     Attributes:
-        name: What its files begin with and what links to it: lower-case words joined by hyphens.
+        name: Its anchor and the prefix of its files: lower-case words joined by hyphens.
         title: Its heading.
         scale: The scale of an experiment; empty for other runs.
         claim: What the paper claims; empty for other runs.
-        findings: What was found about the claims.
-        exhibits: What to look at.
+        findings: What was found about the paper's claims.
+        exhibits: Its figures and tables.
         notes: What a reader has to know.
-        missing: What is missing of it, in a line each.
+        missing: What is missing, in a line each.
     """
 
     name: str
@@ -46,16 +46,24 @@ class Section:
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
+    @property
+    def claims(self) -> dict[str, list[Finding]]:
+        """The findings by their claim."""
+        claims: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            claims.setdefault(finding.claim, []).append(finding)
+        return claims
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """All that a report says.
+    """What a report says.
 
     Attributes:
         study: The name of the study's folder.
-        counts: Runs by where they stand.
-        sections: The parts.
-        missing: What is missing of the study as a whole, in a line each: runs that failed, and why.
+        counts: The number of runs by status.
+        sections: The sections.
+        missing: What is missing of the study as a whole, such as runs that failed and why, in a line each.
     """
 
     study: str
@@ -65,51 +73,34 @@ class Contents:
 
 
 def read(study: Study) -> Contents:
-    """Read a study."""
-    sections: list[Section] = []
+    """Read what a study has to report."""
     missing: list[str] = []
-    carried_out = study.notes(NOTE)
-    beside: list[str] = []
-    for note in sorted(carried_out, key=_place):
-        name, scale = _parts(note)
-        if name not in EXPERIMENTS:
-            missing.append(f"{name}, {scale}: this version knows no experiment of that name")
-            continue
-        results = Results(study, name, scale)
-        beside.append(results.label(""))
-        sections.append(_experiment(EXPERIMENTS[name], results, carried_out[note]))
-    reading, incomplete = other_runs(study, beside)
-    if reading.exhibits or incomplete:
-        sections.append(Section(name="sweeps", title="Sweeps", exhibits=reading.exhibits, missing=incomplete))
-    return Contents(
-        study=study.folder.name,
-        counts=study.counts(),
-        sections=tuple(sections),
-        missing=(*missing, *_failures(study)),
-    )
+    carried_out: list[tuple[Results, dict[str, Any]]] = []
+    for path, note in study.notes(NOTE).items():
+        name, scale = path.removeprefix(NOTE).split("/")
+        if name in EXPERIMENTS:
+            carried_out.append((Results(study, name, cast(Scale, scale)), note))
+        else:
+            missing.append(f"{name}, {scale}: this version has no experiment of that name")
+    names, scales = list(EXPERIMENTS), get_args(Scale)
+    carried_out.sort(key=lambda each: (names.index(each[0].name), scales.index(each[0].scale)))
+    sections = [_read_experiment(EXPERIMENTS[results.name], results, note) for results, note in carried_out]
+    exhibits, incomplete = other_runs(study, [results.label("") for results, _ in carried_out])
+    if exhibits or incomplete:
+        sections.append(Section(name="sweeps", title="Sweeps", exhibits=exhibits, missing=incomplete))
+    missing += _failures(study)
+    return Contents(study=study.folder.name, counts=study.counts(), sections=tuple(sections), missing=tuple(missing))
 
 
-def _parts(note: str) -> tuple[str, Scale]:
-    name, scale = note.removeprefix(NOTE).split("/")
-    return name, cast(Scale, scale)
-
-
-def _place(note: str) -> tuple[int, int]:
-    """Give an experiment's place in the report: that of its name, then that of its scale."""
-    name, scale = _parts(note)
-    names = [*EXPERIMENTS, name]
-    return names.index(name), get_args(Scale).index(scale)
-
-
-def _experiment(experiment: Experiment, results: Results, note: dict[str, Any]) -> Section:
+def _read_experiment(experiment: Experiment, results: Results, note: dict[str, Any]) -> Section:
     missing = list(note["missing"])
     if note["ended"] is None:
-        missing.insert(0, "it has not ended: it is still running, or was interrupted; the same command goes on")
+        missing.insert(0, "not finished: still running, or interrupted; the same command resumes it")
     try:
         reading = experiment.read(results)
-    except ValueError as error:  # one part that cannot be read must not take the others with it
+    except ValueError as error:  # one experiment that cannot be read must not hide the others
         reading = Reading(findings=(), exhibits=())
-        missing.append(f"it cannot be read: {error}")
+        missing.append(f"cannot be read: {error}")
     return Section(
         name=f"{experiment.name}-{results.scale}",
         title=experiment.title,
@@ -123,14 +114,13 @@ def _experiment(experiment: Experiment, results: Results, note: dict[str, Any]) 
 
 
 def _failures(study: Study) -> list[str]:
-    failed: dict[str, Row] = {row.run: row for row in study.runs() if row.status == "failed"}
+    failed = {row.run: row.spec.get("width") for row in study.runs() if row.status == "failed"}
     reasons = Counter(
-        (study.details(run).provenance.get("error", "no reason is known"), row.spec.get("width"))
-        for run, row in failed.items()
+        (width, study.details(run).provenance.get("error", "reason unknown")) for run, width in failed.items()
     )
     lines = [
         f"{count} {'run' if count == 1 else 'runs'} of width {width} failed: {reason}"
-        for (reason, width), count in reasons.most_common()
+        for (width, reason), count in reasons.most_common()
     ]
     more = len(lines) - MOST_REASONS
     return lines if more <= 0 else [*lines[:MOST_REASONS], f"and {more} more reasons why runs failed"]

@@ -1,12 +1,12 @@
-"""How figures look: colours that the colour-blind can tell apart, the same meaning everywhere.
+"""Colours, fonts and panels that all figures share.
 
-A figure is drawn once, for paper. Where it stands on a page that may be dark, the page replaces the colours in `DARK`:
-there ink is light, and widths grow brighter where on paper they grow darker.
+The palette can be told apart by the color-blind, and a colour means the same in every figure. A figure is drawn once,
+for paper. A dark page shows other colours, those in `DARK`: ink becomes light, and the colours of widths grow brighter
+instead of darker.
 """
 
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,15 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-INK = "#1c2024"
-"""What is written, and axes."""
-PAPER = "#ffffff"
+FORMATS = ("svg", "png", "pdf")
 
+INK = "#1c2024"
+"""The colour of text and axes."""
+PAPER = "#ffffff"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 """The palette of Okabe and Ito."""
 PARAMETERIZATIONS: dict[str, str] = dict(zip(("standard", "ntk", "mup", "mean_field"), COLOURS, strict=False))
-"""The colour of each parameterization, in every figure."""
+"""The colour of each parameterization."""
 MARKERS: dict[str, str] = dict(zip(PARAMETERIZATIONS, "osD^", strict=True))
 
 _STEPS = 24
@@ -36,46 +37,38 @@ DARK = {
     **dict(zip(COLOURS, ("#4ba6e0", "#f08142", "#2fc197", "#e3a0c6"), strict=False)),
     **dict(zip(_RAMP, _DARK_RAMP, strict=True)),
 }
-"""What colours become on a dark page."""
-
-SUFFIXES = (".png", ".svg", ".pdf")
+"""The colour on a dark page for each colour that changes there."""
 
 _SETTINGS: dict[Any, Any] = {
-    "font.family": "sans-serif",
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 8.5),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 3),
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.labelsize": 9,
-    "axes.edgecolor": INK,
     "axes.facecolor": "none",
-    "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
     "axes.axisbelow": True,
-    "figure.facecolor": PAPER,
-    "hatch.linewidth": 0.5,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
+    "axes.grid": True,
+    "grid.color": "#808080",
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
     "lines.linewidth": 1.4,
     "lines.solid_capstyle": "round",
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "widthwise",
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
 }
 
 
-@contextmanager
-def styled() -> Iterator[None]:
-    """Draw and save in this style; text stays text, and the same figure is the same file at any time."""
-    with matplotlib.rc_context(_SETTINGS):
-        yield
+def styled() -> AbstractContextManager[None]:
+    """Return a context to draw and save in: text stays text, and one figure always gives the same bytes."""
+    return matplotlib.rc_context(_SETTINGS)
 
 
 def ramp(count: int) -> list[str]:
-    """Give colours for widths in their order, each darker than the one before.
+    """Return colours for widths in ascending order, each darker than the one before.
 
     >>> len(set(ramp(14))), ramp(1) == ramp(5)[-1:]
     (14, True)
@@ -83,34 +76,18 @@ def ramp(count: int) -> list[str]:
     return [_RAMP[-1 - round((_STEPS - 1) * index / max(count - 1, 1))] for index in reversed(range(count))]
 
 
-def plain(axes: Axes) -> None:
-    """Take away what is not data."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#808080", alpha=0.25, linewidth=0.6)
-    axes.tick_params(length=3)
-
-
-def entitle(axes: Axes, heading: str) -> None:
-    """Write the heading of a panel, in several lines where it would run into the next panel's."""
-    inches = axes.get_subplotspec().get_position(axes.figure).width * axes.figure.get_figwidth()  # pyright: ignore
-    axes.set_title("\n".join(textwrap.wrap(heading, max(int(14 * inches), 12))))
-
-
-def grid_of(
+def panel_grid(
     count: int, *, columns: int = 4, width: float, heights: tuple[float, ...], beside: float = 1.2, share_y: bool = True
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make a figure for so many panels, a few in each row, with room for a legend beside them.
+    """Return a figure with rows of panels and room for a legend to their right, and the axes of each panel.
 
     Args:
-        count: How many panels.
-        columns: The most in a row.
-        width: Of a panel, in inches.
-        heights: Of the axes that a panel has, from top to bottom, in inches.
-        beside: The width of what stands to the right of all panels, in inches.
+        count: The number of panels.
+        columns: The most panels in a row.
+        width: The width of a panel, in inches.
+        heights: The heights of the axes in a panel, from top to bottom, in inches.
+        beside: The width of the space to the right of all panels, in inches.
         share_y: Whether the axes of a row share their vertical scale.
-
-    Returns:
-        The figure, and the axes of each panel.
     """
     across = min(count, columns)
     rows = -(-count // across)
@@ -121,19 +98,28 @@ def grid_of(
     )
     figure.patch.set_gid("paper")
     deep = len(heights)
-    axes = figure.subplots(
+    grid = figure.subplots(
         rows * deep, across, squeeze=False, height_ratios=heights * rows, sharey="row" if share_y else False
     )
-    panels = [
-        [axes[row * deep + below, column] for below in range(deep)] for row in range(rows) for column in range(across)
-    ]
+    panels = [list(grid[row * deep : (row + 1) * deep, column]) for row in range(rows) for column in range(across)]
     for panel in panels[count:]:
-        for unused in panel:
-            unused.remove()
+        for axes in panel:
+            axes.remove()
     return figure, panels[:count]
 
 
+def label_panel(axes: Axes, title: str, x_label: str, y_label: str) -> None:
+    """Write a panel's title, wrapped to the panel's width, and its labels, the vertical one once in a row."""
+    figure, place = axes.get_figure(root=True), axes.get_subplotspec()
+    assert figure is not None
+    assert place is not None
+    inches = place.get_position(figure).width * figure.get_figwidth()
+    title = "\n".join(textwrap.wrap(title, max(int(14 * inches), 12)))
+    axes.set(title=title, xlabel=x_label, ylabel=y_label if place.is_first_col() else "")
+
+
 def check_suffix(path: Path) -> None:
-    """Refuse a file that no figure can be written to, before the work that leads to the figure."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"{str(path)!r} ends in {path.suffix!r}: expected one of {', '.join(SUFFIXES)}")
+    """Raise ValueError if no figure can be written to this file, before the work that leads to the figure."""
+    if path.suffix.lower().removeprefix(".") not in FORMATS:
+        expected = ", ".join(f".{kind}" for kind in FORMATS)
+        raise ValueError(f"{str(path)!r} ends in {path.suffix!r}: expected one of {expected}")

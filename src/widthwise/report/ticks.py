@@ -1,23 +1,20 @@
-"""Logarithmic axes whose numbers are plain text: a page's own font writes them, not a picture of mathematics."""
+"""Logarithmic axes with tick labels in plain text, which a page shows in its own font."""
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-Which: TypeAlias = Literal["x", "y"]
-
 MOST = 5
-"""The most numbers along an axis."""
+"""The most tick labels along an axis."""
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_UNITS = (("B", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def power(base: int, exponent: int) -> str:
-    """Write a power.
+    """Format a power.
 
     >>> power(2, -10)
     '2⁻¹⁰'
@@ -26,26 +23,19 @@ def power(base: int, exponent: int) -> str:
 
 
 def compact(value: float) -> str:
-    """Write a size as people say it.
+    """Format a size with a unit.
 
     >>> compact(96), compact(16384), compact(241_408), compact(4_000_000), compact(26_838_000_000)
     ('96', '16384', '241k', '4M', '27B')
     """
     if value < 100_000:
         return f"{value:g}"
-    unit, size = next((unit, size) for unit, size in _UNITS if value >= size)
+    unit, size = next((unit, size) for unit, size in (("B", 1e9), ("M", 1e6), ("k", 1e3)) if value >= size)
     return f"{value / size:.1f}".removesuffix(".0") + unit if value < 9.95 * size else f"{value / size:.0f}{unit}"
 
 
-def octaves(axes: Axes, which: Which, low: float, high: float) -> None:
-    """Make an axis of learning rates: logarithmic, with powers of 2.
-
-    Args:
-        axes: The axes.
-        which: Which of the two.
-        low: Its lower end, as log2.
-        high: Its upper end.
-    """
+def octaves(axes: Axes, which: Literal["x", "y"], low: float, high: float) -> None:
+    """Make one axis an axis of learning rates, labelled with powers of 2, between two ends given as log2."""
     first, last = math.ceil(low), math.floor(high)
     step = max(1, math.ceil((last - first + 1) / MOST))
     exponents = range(-(-first // step) * step, last + 1, step)
@@ -54,8 +44,8 @@ def octaves(axes: Axes, which: Which, low: float, high: float) -> None:
     axes.set(**{f"{which}lim": (2.0**low, 2.0**high)})
 
 
-def sizes(axes: Axes, which: Which, values: Sequence[float]) -> None:
-    """Make a logarithmic axis with numbers at the sizes that were tried, or at some of them where they are many."""
+def sizes(axes: Axes, values: Sequence[float]) -> None:
+    """Make the horizontal axis logarithmic, labelled at the given sizes, or at some of them if there are many."""
     known = sorted({value for value in values if value > 0}, reverse=True)
     apart = math.log(known[0] / known[-1]) / MOST if known else 0.0
     shown: list[float] = []
@@ -63,25 +53,25 @@ def sizes(axes: Axes, which: Which, values: Sequence[float]) -> None:
         if not shown or math.log(shown[-1] / value) >= apart:
             shown.append(value)
     shown.reverse()
-    _logarithmic(axes, which).set_ticks(shown, labels=[compact(value) for value in shown])
+    _logarithmic(axes, "x").set_ticks(shown, labels=[compact(value) for value in shown])
 
 
-def steps(axes: Axes, which: Which, last: int) -> None:
-    """Make a logarithmic axis of training steps, with a place for step 0 at 1/2."""
+def steps(axes: Axes, last: int) -> None:
+    """Make the horizontal axis a logarithmic axis of training steps, with step 0 at 1/2."""
     decades = [exponent for exponent in range(10) if 10**exponent <= last]
     shown = decades[:: max(1, math.ceil(len(decades) / MOST))]
     labels = [power(10, exponent) if exponent > 2 else str(10**exponent) for exponent in shown]
-    _logarithmic(axes, which).set_ticks([0.5, *(10**exponent for exponent in shown)], labels=["0", *labels])
+    _logarithmic(axes, "x").set_ticks([0.5, *(10**exponent for exponent in shown)], labels=["0", *labels])
 
 
-def numbers(axes: Axes, which: Which) -> None:
-    """Make a logarithmic axis of plain numbers."""
-    axis = _logarithmic(axes, which)
+def numbers(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, labelled with plain numbers."""
+    axis = _logarithmic(axes, "y")
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _logarithmic(axes: Axes, which: Which) -> Axis:
+def _logarithmic(axes: Axes, which: Literal["x", "y"]) -> Axis:
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_minor_locator(NullLocator())

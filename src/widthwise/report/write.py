@@ -1,31 +1,37 @@
-"""A report, written: a page, figures as SVG, PNG and PDF, tables as CSV and LaTeX.
+"""Write a report: a page, figures as SVG, PNG and PDF, tables as CSV and LaTeX.
 
-Each file appears whole or not at all and the page comes last, so that a report can be written again while somebody
-reads the one before.
+The page is one file with its style and its figures in it, so that it opens from disk and can be sent to somebody. Each
+file is replaced as a whole and the page comes last, so that a report can be rewritten while somebody reads it.
 """
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
+from jinja2 import Environment, StrictUndefined
+
+from widthwise import __version__
 from widthwise.experiments.exhibits import AnyExhibit, Table
-from widthwise.report.figures import save, saved
-from widthwise.report.page import Shown, render
+from widthwise.report import tables
+from widthwise.report.figures import draw_files, inline_svg, saved_files
 from widthwise.report.sections import Contents, read
-from widthwise.report.tables import to_csv, to_latex
 from widthwise.sweep import Study
+from widthwise.sweep.export import replacing
+
+MOST_UNFOLDED = 40
+"""A page with more findings than this opens with its claims and verdicts; the numbers are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """A report.
+class WrittenReport:
+    """A report on disk.
 
     Attributes:
         page: The page to open.
         files: Figures and tables, in the order of the page.
-        contents: What it says.
+        contents: What the report says.
     """
 
     page: Path
@@ -33,13 +39,23 @@ class Report:
     contents: Contents
 
 
-def write_report(study: Study, folder: Path, *, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """Write the report of a study, whatever it has come to.
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """An exhibit on the page: its anchor, its files by format, relative to the page, and a figure's inline SVG."""
+
+    name: str
+    exhibit: AnyExhibit
+    files: Mapping[str, str]
+    svg: str
+
+
+def write_report(study: Study, folder: Path, *, progress: Callable[[str], None] = lambda _: None) -> WrittenReport:
+    """Write the report of a study, finished or not.
 
     Args:
-        study: The study; others may be filling it.
-        folder: Where to write; made if it is not there.
-        progress: Told what is being done.
+        study: The study; other processes may be running it.
+        folder: Where to write; created if it does not exist.
+        progress: Called with a line about each step.
     """
     folder.mkdir(parents=True, exist_ok=True)
     progress("reading the study")
@@ -48,36 +64,45 @@ def write_report(study: Study, folder: Path, *, progress: Callable[[str], None] 
     shown: dict[str, list[Shown]] = {section.name: [] for section in contents.sections}
     for number, (section, exhibit) in enumerate(exhibits, 1):
         progress(f"drawing {number} of {len(exhibits)}: {exhibit.title}")
-        if (one := _write(exhibit, f"{section}-{exhibit.name}", folder)) is not None:
-            shown[section].append(one)
+        if (written := _write_exhibit(exhibit, f"{section}-{exhibit.name}", folder)) is not None:
+            shown[section].append(written)
     page = folder / "index.html"
-    written = datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC")
-    _replace(page, render(contents, shown, written=written).encode())
-    paths = (folder / path for section in shown.values() for one in section for path in one.files.values())
-    return Report(page=page, files=tuple(paths), contents=contents)
+    _replace(page, render(contents, shown).encode())
+    paths = tuple(folder / path for section in shown.values() for each in section for path in each.files.values())
+    return WrittenReport(page=page, files=paths, contents=contents)
 
 
-def _write(exhibit: AnyExhibit, name: str, folder: Path) -> Shown | None:
-    """Write the files of an exhibit; None where there is nothing to show yet."""
+def render(contents: Contents, shown: Mapping[str, list[Shown]]) -> str:
+    """Return the page that shows these exhibits, by section."""
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    here = files("widthwise.report")
+    return environment.from_string(here.joinpath("page.html.j2").read_text(encoding="utf-8")).render(
+        contents=contents,
+        shown=shown,
+        css=here.joinpath("page.css").read_text(encoding="utf-8"),
+        tables=tables,
+        unfolded=sum(len(section.findings) for section in contents.sections) <= MOST_UNFOLDED,
+        version=__version__,
+        written=datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
+    )
+
+
+def _write_exhibit(exhibit: AnyExhibit, name: str, folder: Path) -> Shown | None:
+    """Write the files of an exhibit; return None if there is nothing to show yet."""
     if isinstance(exhibit, Table):
-        drawn, place = "", "tables"
-        contents = {"csv": to_csv(exhibit).encode(), "tex": to_latex(exhibit).encode()} if exhibit.rows else {}
+        place, contents = "tables", tables.table_files(exhibit)
     else:
-        figure, place = saved(exhibit, name, folder / "figures") or save(exhibit, name), "figures"
-        drawn, contents = ("", {}) if figure is None else (figure.inline, figure.files)
+        place, contents = "figures", saved_files(exhibit, name, folder / "figures") or draw_files(exhibit)
     if not contents:
         return None
-    files = {kind: f"{place}/{name}.{kind}" for kind in contents}
-    for kind, path in reversed(files.items()):  # the SVG last: it says what the others show
-        _replace(folder / path, contents[kind])
-    return Shown(name=name, exhibit=exhibit, files=files, drawn=drawn)
+    paths = {kind: f"{place}/{name}.{kind}" for kind in contents}
+    for kind in reversed(contents):  # the SVG last: its seal vouches for the other formats
+        _replace(folder / paths[kind], contents[kind])
+    svg = inline_svg(contents["svg"].decode(), name, exhibit) if "svg" in contents else ""
+    return Shown(name=name, exhibit=exhibit, files=paths, svg=svg)
 
 
 def _replace(path: Path, contents: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with replacing(path) as partial:
         partial.write_bytes(contents)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,20 +1,22 @@
-"""The file of a study: made whole or not at all, and never touched unless it is one.
+"""The file of a study: created whole or not at all, and left untouched unless it is a study.
 
-A file that is not a study may be somebody's database. Even opening and closing one through SQLite can change it (the
-write-ahead log of a killed process is folded in), so a file is first looked at as immutable. Looking at its bytes with
+A file that is not a study may be somebody's database. Merely opening and closing it through SQLite can change it (the
+write-ahead log of a killed process is folded in), so a file is first inspected as immutable. Inspecting its bytes with
 `open` would not do: closing it would drop the locks that this process holds on the same file through SQLite.
 
-The write-ahead log needs memory shared between all who have the file open, which file systems over a network do not
-have. On any file system not known to be local, a rollback journal is used in its place: slower, and safe.
+The write-ahead log needs memory shared between all processes that have the file open, which network file systems do not
+offer. On any file system not known to be local, a slower rollback journal takes its place.
 """
 
 import contextlib
 import os
 import re
+import socket
 import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ VERSION = 1
 BUSY_SECONDS = 60.0
 MOUNTS = Path("/proc/self/mountinfo")
 LOCAL = frozenset({"apfs", "btrfs", "ext3", "ext4", "f2fs", "fuseblk", "overlay", "tmpfs", "xfs", "zfs"})
-"""File systems whose memory maps all processes share, since there is one kernel."""
+"""File systems whose memory maps are shared by all processes, because one kernel serves them."""
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each thing computed
@@ -36,7 +38,7 @@ CREATE TABLE runs (                      -- one row for each thing computed
 CREATE TABLE details (                   -- what listing runs does not need
     run TEXT PRIMARY KEY REFERENCES runs,
     identity BLOB NOT NULL,              -- everything that decides what is computed: JSON, compressed by zlib
-    curves BLOB                          -- see widthwise.sweep.curves
+    curves BLOB                          -- see widthwise.sweep.encoding
 );
 CREATE TABLE requests (                  -- one row for each specification asked for, in that order
     id INTEGER PRIMARY KEY,
@@ -59,18 +61,17 @@ CREATE TABLE leases (                    -- who is computing a run
 CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 _TABLES = frozenset(re.findall(r"CREATE TABLE (\w+)", SCHEMA))
-_SMALL = sorted(_TABLES - {"details"})
 
 
 class Database:
-    """The open file of a study, for the threads of one process."""
+    """The open file of a study, shared by the threads of one process."""
 
     def __init__(self, path: Path, *, create: bool, say: Callable[[str], None]) -> None:
-        """Open a file, made first if it is wanted and not there; refuse any other and leave it as it is."""
+        """Open a file, created first if wanted; raise ValueError if it is not a study."""
         self._path = path
         self._lock = threading.RLock()
         if create and not path.exists():
-            _make(path)
+            _create(path)
         try:
             _recognize(path)
             self._connection = _open(path, say)
@@ -80,13 +81,13 @@ class Database:
             raise ValueError(f"{str(path)!r} cannot be read as a study ({error}): left as it is") from None
 
     def read(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
-        """Give all rows of a query."""
+        """Return all rows of a query."""
         with self._lock, self._naming_errors():
             return self._connection.execute(query, parameters).fetchall()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Make what is done inside happen as a whole or not at all, after whatever others are writing."""
+        """Run the body as one transaction, after any that other processes have begun."""
         with self._lock, self._naming_errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -108,7 +109,7 @@ class Database:
             raise OSError(f"{str(self._path)!r}: {error}") from error
 
 
-def _make(path: Path) -> None:
+def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
@@ -118,26 +119,21 @@ def _make(path: Path) -> None:
             database.executescript(
                 f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
             )
-        _publish(partial, path)
+        try:
+            os.link(partial, path)
+        except FileExistsError:  # another process was faster, and may have written to its file already
+            pass
+        except OSError:  # a file system without links
+            if not path.exists():
+                partial.rename(path)
     except sqlite3.Error as error:
         raise OSError(f"cannot make {str(path)!r}: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _publish(partial: Path, path: Path) -> None:
-    """Give the file its name, unless somebody else was faster and may have written to theirs already."""
-    try:
-        os.link(partial, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links
-        if not path.exists():
-            partial.rename(path)
-
-
 def _recognize(path: Path) -> None:
-    """Refuse what is not a study, or a newer one, without touching anything."""
+    """Raise ValueError if a file is not a study or a newer one, without touching it."""
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
         # A kill while the log is folded in leaves a file shorter than its header says, which is whole with its log.
         database.execute("PRAGMA writable_schema = ON")
@@ -154,18 +150,12 @@ def _recognize(path: Path) -> None:
 def _open(path: Path, say: Callable[[str], None]) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not tables >= _TABLES:
-            raise sqlite3.DatabaseError(f"it has no table {min(_TABLES - tables)}")
-        for table in _SMALL:
-            ((verdict, *_), *_) = database.execute(f"PRAGMA quick_check('{table}')")
-            if verdict != "ok":
-                raise sqlite3.DatabaseError(verdict.splitlines()[-1])
+        _check_tables(database)
         ((mode,),) = database.execute("PRAGMA journal_mode")
         if mode == "wal" and not _shares_memory(path):
             ((mode,),) = database.execute("PRAGMA journal_mode = DELETE")
         if mode != "wal":
-            say(f"{str(path)!r} is kept with a rollback journal, which is slower: its file system may not share memory")
+            say(f"{str(path)!r} uses a rollback journal, which is slower: its file system may not share memory")
         database.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         database.execute("PRAGMA foreign_keys = ON")
     except BaseException:
@@ -174,8 +164,18 @@ def _open(path: Path, say: Callable[[str], None]) -> sqlite3.Connection:
     return database
 
 
+def _check_tables(database: sqlite3.Connection) -> None:
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if missing := _TABLES - tables:
+        raise sqlite3.DatabaseError(f"it has no table {min(missing)}")
+    for table in sorted(_TABLES - {"details"}):  # which is too large to check at every start
+        ((verdict, *_), *_) = database.execute(f"PRAGMA quick_check('{table}')")
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict.splitlines()[-1])
+
+
 def _shares_memory(path: Path) -> bool:
-    """Say whether the file system is known to be local; where one cannot ask, SQLite finds out by itself."""
+    """Return whether the file system is known to be local; where the mounts cannot be read, SQLite decides."""
     try:
         mounts = MOUNTS.read_text().splitlines()
     except OSError:
@@ -187,3 +187,38 @@ def _shares_memory(path: Path) -> bool:
         if folder.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, what.split()[0]
     return kind in LOCAL
+
+
+def _place() -> str:
+    """Return a name for the machine, boot and process namespace in which this process's id is valid.
+
+    A container that shares its host's name must not mistake a live process for a dead one.
+    """
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):  # elsewhere than on Linux, the host's name has to do
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """A process with a study open, the holder of leases; every opening has a name of its own."""
+
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    place: str = field(default_factory=_place)
+    pid: int = field(default_factory=os.getpid)
+
+    @property
+    def known_dead(self) -> bool:
+        """Whether its process is certainly gone; a process in another place counts as alive."""
+        if os.name != "posix" or self.place != _place():  # elsewhere than on POSIX, os.kill kills
+            return False
+        try:
+            os.kill(self.pid, 0)
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except ProcessLookupError:
+            return True
+        except OSError:  # somebody else's process, or a system without /proc
+            return False
+        return state == "Z"  # killed, and not yet reaped by its parent

@@ -1,46 +1,49 @@
-"""The driver: has runs computed, and is the only one who writes the store.
+"""The driver: gets runs computed, and is the only one who writes to the store.
 
-What is asked for is first looked up. What nobody has computed yet is claimed a pack at a time, just as much as the
-executor can take, so that other commands on the same study find something to do. What others are computing is waited
-for, and taken over when their lease ends without a result.
+Requested runs are first looked up. Those that nobody has computed yet are claimed a pack at a time, only as many as the
+executor can take, so that other commands on the same study find something to do. Runs that others are computing are
+waited for, and taken over when their lease ends without a result.
 """
 
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from widthwise.sweep.executors import Done, Executor
-from widthwise.sweep.packs import Pack, Wanted, plan
-from widthwise.sweep.records import Outcome
-from widthwise.sweep.standing import Standing, TimeLeft
-from widthwise.sweep.store import Study
-from widthwise.sweep.work import Options, Task, lanes_that_fit, train_pack
-from widthwise.train import Progress
+from widthwise.sweep.memory import describe_device, lanes_that_fit
+from widthwise.sweep.packs import Options, Pack, plan
+from widthwise.sweep.progress import SweepProgress, TimeLeft
+from widthwise.sweep.store import ENDED, Outcome, Study
+from widthwise.sweep.worker import train_pack
+from widthwise.train import Progress, Run
 
 LEASE_SECONDS = 600.0
 """How long a claim lasts without a sign of life: longer than the longest compilation."""
 RENEW_SECONDS = 30.0
 POLL_SECONDS = 0.5
 """Seconds between looks at what others are computing."""
+OUT_OF_MEMORY = ("resource_exhausted", "out of memory")
+"""How a device that has no memory left says so."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised when the driver was asked to stop: everything is saved, and the same command goes on."""
+    """Raised when the driver was asked to stop: everything is saved, and the same command resumes."""
 
 
 class Driver:
-    """Has runs of a study computed.
+    """Gets the runs of a study computed.
 
     Args:
         study: Where results are kept.
         executor: What computes.
         options: How packs are trained.
-        most_lanes: The most runs in a pack, where the device has memory for them; 1 on a CPU.
-        show: Told where things stand whenever that changes.
-        stop: Asked now and then; once it says yes, what is in the works is saved and `Stopped` is raised.
-        say: Told, in a line, what a user should know.
+        most_lanes: The most runs in a pack, if the device has memory for them; 1 on a CPU.
+        show: Called with the progress whenever it changes.
+        stop: Polled now and then; once it returns True, work in progress is saved and `Stopped` is raised.
+        say: Called with a line that a user should see.
     """
 
     def __init__(
@@ -50,69 +53,68 @@ class Driver:
         *,
         options: Options | None = None,
         most_lanes: int = 1,
-        show: Callable[[Standing], None] = lambda _: None,
+        show: Callable[[SweepProgress], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         if most_lanes < 1:
             raise ValueError(f"most_lanes is {most_lanes}: expected 1 or more")
-        self.study, self.standing = study, Standing()
+        self.study, self.progress = study, SweepProgress()
         self._executor, self._options, self._most_lanes = executor, options or Options(), most_lanes
         self._show, self._stop, self._say = show, stop, say
+        self._device: str | None = None
         self._failed: set[str] = set()
         self._seen: set[str] = set()
         self._renewed = time.monotonic()
         self._left = TimeLeft()
         study.clear_checkpoints()  # of a driver that was killed between recording and deleting
 
-    def compute(self, wanted: Sequence[Wanted], *, label: str | None = None) -> dict[str, float]:
-        """Have runs computed that are not known yet.
+    def compute(self, runs: Iterable[Run], *, label: str | None = None) -> dict[str, float]:
+        """Compute the runs that are not known yet.
 
         Args:
-            wanted: The runs.
-            label: What they are asked for.
+            runs: The runs.
+            label: What they are requested for.
 
         Returns:
             The eval loss of every run, NaN where it diverged; those that failed are missing.
         """
-        self.study.ask([one.asked for one in wanted], label=label)
-        runs = {one.id: one for one in wanted}
-        self.standing.wanted += len(runs.keys() - self._seen)
+        requested = list(runs)
+        self.study.ask(requested, label=label)
+        by_id = {run.id: run for run in requested}
+        self.progress.wanted += len(by_id.keys() - self._seen)
         while True:
-            known = self.study.outcomes(list(runs))
-            self._count(runs, known)
-            open_ids = [run for run, (status, _) in known.items() if status not in ("finished", "diverged")]
-            todo = [runs[run] for run in open_ids if run not in self._failed]
+            known = self.study.outcomes(list(by_id))
+            self._count(by_id, known)
+            todo = [run for run, (status, _) in known.items() if status not in ENDED and run not in self._failed]
             if not todo:
-                return {
-                    run: results["eval_loss"]
-                    for run, (status, results) in known.items()
-                    if status in ("finished", "diverged")
-                }
-            free = [one for one in todo if known[one.id][0] != "running"]
+                return {run: results["eval_loss"] for run, (status, results) in known.items() if status in ENDED}
+            free = [by_id[run] for run in todo if known[run][0] != "running"]
             if not self._compute_here(plan(free, self._lanes)):
-                self.standing.elsewhere = len(todo)
-                self._show(self.standing)
+                self.progress.elsewhere = len(todo)
+                self._show(self.progress)
                 time.sleep(POLL_SECONDS)
-            self.standing.elsewhere = 0
+            self.progress.elsewhere = 0
             if self._stop():
                 raise Stopped
 
     def _compute_here(self, packs: Sequence[Pack]) -> bool:
-        """Compute what can be claimed; say whether there was anything."""
+        """Compute what can be claimed; return whether there was anything."""
         line, running = deque(packs), dict[str, Pack]()
         self._left.begin(sum(pack.flops for pack in packs))
         self._submit(line, running)
         claimed = bool(running)
-        for outcome in self._executor.results(progress=self._hear, stop=self._watch):
-            pack = running.pop(outcome.key)
-            self._left.end(outcome.key, pack.flops)
-            if not isinstance(outcome, Done):
-                self._fail(pack, outcome.error)
-            elif outcome.result is not None:  # None: it was told to stop
-                self._record(pack, outcome.result)
+        for completion in self._executor.results(progress=self._hear, stop=self._watch):
+            pack = running.pop(completion.key)
+            too_large = not isinstance(completion, Done) and len(pack.ids) > 1 and _out_of_memory(completion.error)
+            self._left.end(pack.key, computed=not too_large)
+            if too_large:
+                line = self._shrink(pack, line)
+            elif not isinstance(completion, Done):
+                self._fail(pack, completion.error)
+            elif completion.result is not None:  # None: it was asked to stop
+                self._record(pack, completion.result)
             self._submit(line, running)
-            self._tell(running)
         if self._stop():
             self.study.release()
             raise Stopped
@@ -121,81 +123,92 @@ class Driver:
     def _submit(self, line: deque[Pack], running: dict[str, Pack]) -> None:
         while line and len(running) < self._executor.capacity and not self._stop():
             pack = line.popleft()
-            granted = self.study.claim([one.id for one in pack.runs], seconds=LEASE_SECONDS)
+            granted = self.study.claim(pack.ids, seconds=LEASE_SECONDS)
             if not granted:
                 self._left.drop(pack.flops)
                 continue
-            pack = pack.only(granted)
+            pack = replace(pack.only(granted), options=self._options)
             running[pack.key] = pack
             self._left.start(pack.key, pack.flops)
-            self._executor.submit(pack.key, train_pack, self._task(pack))
-        self._tell(running)
-
-    def _task(self, pack: Pack) -> Task:
-        return Task(
-            specs=tuple(one.portable for one in pack.runs),
-            runs=tuple(one.id for one in pack.runs),
-            options=self._options,
-            folder=self.study.folder_for(pack.key),
-            probe=pack.runs[0].probe,
-        )
+            self._executor.submit(pack.key, train_pack, replace(pack, folder=self.study.folder_for(pack.key)))
+        self.progress.running = sum(len(pack.ids) for pack in running.values())
+        self.progress.seconds_left = self._left.seconds_left
+        self._show(self.progress)
 
     def _record(self, pack: Pack, outcomes: list[Outcome]) -> None:
         self.study.record(outcomes)
         shutil.rmtree(self.study.folder_for(pack.key), ignore_errors=True)
-        self.standing.trained += len(outcomes)
-        self._count(
-            {one.id: one for one in pack.runs}, {outcome.run: (outcome.status, outcome.results) for outcome in outcomes}
-        )
+        self.progress.trained += len(outcomes)
+        self._count(pack, {outcome.run: (outcome.status, outcome.results) for outcome in outcomes})
 
     def _fail(self, pack: Pack, error: str) -> None:
-        ids = [one.id for one in pack.runs]
-        self._failed.update(ids)
-        self.study.record([Outcome(run=run, status="failed", provenance={"error": error}) for run in ids])
-        line = f"{len(ids)} of width {pack.runs[0].run.spec.width} failed: {error}"
-        self.standing.failed.append(line)
+        self._failed.update(pack.ids)
+        self.study.record([Outcome(run=run, status="failed", provenance={"error": error}) for run in pack.ids])
+        line = f"{len(pack.ids)} of width {pack.specs[0].width} failed: {error}"
+        self.progress.failed.append(line)
         self._say(line)
 
-    def _lanes(self, wanted: Wanted) -> int:
-        """Say how many runs like this one go into a pack; what a device answered is kept in the study."""
+    def _shrink(self, pack: Pack, line: Iterable[Pack]) -> deque[Pack]:
+        """Halve a pack that ran out of memory, and all that wait of its program; remember it for this device."""
+        size = len(pack.ids) // 2
+        self.study.put(self._note(pack), size)
+        self._say(f"{len(pack.ids)} runs of width {pack.specs[0].width} ran out of memory: going on with {size}")
+        return deque(
+            part
+            for waiting in (pack, *line)
+            for part in (waiting.split(size) if waiting.program == pack.program else [waiting])
+        )
+
+    def _lanes(self, pack: Pack) -> int:
+        """Return how many runs of a pack fit side by side; a study remembers the answer of each device."""
         if self._most_lanes == 1:
             return 1
-        model, spec = wanted.run.program.model, wanted.run.spec
-        note = f"lanes/{spec.optimizer}/{model}/{spec.batch}/{self._options.chunk}"
-        fit: int | None = self.study.get(note)
+        fit: int | None = self.study.get(self._note(pack))
         if fit is None:
-            task = Task(specs=(wanted.portable,), runs=(wanted.id,), options=self._options, probe=wanted.probe)
-            self._executor.submit("lanes", lanes_that_fit, task)
-            (outcome,) = self._executor.results()
-            if not isinstance(outcome, Done):
-                self._say(f"how many runs of width {spec.width} fit is not known, so one at a time: {outcome.error}")
+            try:
+                one = replace(pack.only(pack.ids[:1]), options=self._options)
+                fit = int(self._ask("lanes", lanes_that_fit, one))
+            except ValueError as error:
+                self._say(f"cannot tell how many runs of width {pack.specs[0].width} fit, so one at a time: {error}")
                 return 1
-            fit = int(outcome.result)
-            self.study.put(note, fit)
+            self.study.put(self._note(pack), fit)
         return min(self._most_lanes, fit)
 
-    def _count(self, runs: dict[str, Wanted], known: dict[str, tuple[Any, dict[str, Any]]]) -> None:
+    def _note(self, pack: Pack) -> str:
+        if self._device is None:
+            self._device = str(self._ask("device", describe_device, None))
+        return f"lanes/{self._device}/{pack.program}/{self._options.chunk}"
+
+    def _ask(self, key: str, work: Callable[..., Any], payload: Any) -> Any:
+        """Return what a worker answers; raise ValueError if it fails. Nothing else may be running."""
+        self._executor.submit(key, work, payload)
+        (completion,) = self._executor.results()
+        if not isinstance(completion, Done):
+            raise ValueError(completion.error)
+        return completion.result
+
+    def _count(self, runs: Mapping[str, Run] | Pack, known: Mapping[str, tuple[Any, dict[str, Any]]]) -> None:
         for run, (status, results) in known.items():
-            if status in ("finished", "diverged") and run not in self._seen:
+            if status in ENDED and run not in self._seen:
                 self._seen.add(run)
-                self.standing.done += 1
-                self.standing.diverged += status == "diverged"
-                if results["eval_loss"] < self.standing.best[0]:
-                    self.standing.best = (results["eval_loss"], runs[run].run.spec.width)
+                self.progress.done += 1
+                self.progress.diverged += status == "diverged"
+                if results["eval_loss"] < self.progress.best[0]:
+                    spec = runs.specs[0] if isinstance(runs, Pack) else runs[run].spec
+                    self.progress.best = (results["eval_loss"], spec.width)
 
     def _hear(self, key: str, now: Progress) -> None:
         self._left.advance(key, now.step / now.steps)
-        self.standing.seconds_left = self._left.seconds_left
-        self._show(self.standing)
-
-    def _tell(self, running: dict[str, Pack]) -> None:
-        self.standing.running = sum(len(pack.runs) for pack in running.values())
-        self.standing.seconds_left = self._left.seconds_left
-        self._show(self.standing)
+        self.progress.seconds_left = self._left.seconds_left
+        self._show(self.progress)
 
     def _watch(self) -> bool:
-        """Keep the leases; say whether to stop."""
+        """Keep the leases; return whether to stop."""
         if time.monotonic() - self._renewed > RENEW_SECONDS:
             self._renewed = time.monotonic()
             self.study.renew(seconds=LEASE_SECONDS)
         return self._stop()
+
+
+def _out_of_memory(error: str) -> bool:
+    return any(sign in error.lower() for sign in OUT_OF_MEMORY)

@@ -1,6 +1,6 @@
-"""A study as files for other programs: CSV for tables, JSON lines for everything.
+"""Export of a study for other programs: CSV for tables, JSON lines for everything.
 
-A column of the CSV file is named as in the JSON lines, with dots: `spec.width`, `results.eval_loss`. In JSON lines,
+Columns of the CSV file are named as in the JSON lines, with dots: `spec.width`, `results.eval_loss`. In JSON lines,
 numbers that JSON does not have are the strings "NaN", "Infinity" and "-Infinity".
 """
 
@@ -9,30 +9,29 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from widthwise.sweep.canonical import encode
-from widthwise.sweep.records import Row
-from widthwise.sweep.store import Study
+from widthwise.sweep.encoding import encode
+from widthwise.sweep.store import Row, Study
 
 _BATCH = 1000
-"""Runs whose curves are in memory at a time."""
+"""The number of runs whose curves are in memory at a time."""
 
 
 def to_csv(study: Study, path: Path, *, label: str | None = None) -> None:
-    """Write one line for each request: its specification, its run, and the run's results."""
+    """Write one line for each request: its specification, its run and the results."""
     rows = [_flat(row) for row in study.runs(label=label)]
     columns = dict.fromkeys(["run", "status", *(name for row in rows for name in row)])
-    with _replacing(path) as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(columns))
         writer.writeheader()
         writer.writerows(rows)
 
 
 def to_json_lines(study: Study, path: Path, *, label: str | None = None, curves: bool = False) -> None:
-    """Write one object for each request, with the curves of its run if wanted."""
+    """Write one object for each request, with the curves of its run on demand."""
     rows = study.runs(label=label)
-    with _replacing(path) as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
             found = study.curves([row.run for row in batch]) if curves else {}
@@ -62,12 +61,11 @@ def _flattened(name: str, value: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """Write a file that appears whole or not at all."""
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a path to write to, which replaces `path` at the end: the file is complete or not there at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            yield file
+        yield partial
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,124 +1,107 @@
-"""Runs wanted, and how they are packed: which of them are computed together, in which order.
+"""Packs: which runs are computed together, and in which order.
 
-Runs share a pack if one compilation serves them; data is the same throughout a sweep. How many do is the device's
-memory to say. On a CPU a pack is one run: lanes would run one after another there, a worker's compilations outlive
-its packs anyway, and a pack that is killed or handed to another process is then as little as it can be.
+Runs share a pack if one compilation serves them. How many fit is a matter of the device's memory. On a CPU a pack is
+one run: lanes would train one after another there, workers keep their compilations anyway, and a pack that is killed
+then costs as little as possible.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
-from widthwise.sweep.canonical import encode, key
-from widthwise.sweep.records import Asked
-from widthwise.sweep.work import inputs_of
-from widthwise.train import Program, Run, Spec, resolve
-from widthwise.train.cost import flops_per_step
+from widthwise.sweep.encoding import encode, key
+from widthwise.train import Program, Run, Spec
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Wanted:
-    """A run that somebody wants.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How packs are trained; none of it changes what a run computes."""
+
+    chunk: int = 20
+    """Steps per call of the compiled program."""
+    evaluations: int = 5
+    """Evaluations during training, the last at the end."""
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints; packs that take less have none."""
+
+    def __post_init__(self) -> None:
+        for name in ("chunk", "evaluations"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} is {value}: expected 1 or more")
+        if not self.checkpoint_seconds >= 0:
+            raise ValueError(f"checkpoint_seconds is {self.checkpoint_seconds}: expected 0 or more")
+
+    def evaluate_every(self, steps: int) -> int:
+        """Return the steps between evaluations: whole chunks, since partial ones are another program."""
+        return math.ceil(steps / self.evaluations / self.chunk) * self.chunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack:
+    """Runs to compute together, as plain values that any worker can read.
 
     Attributes:
-        id: The run's id.
-        run: What it comes down to.
-        names: What is kept with the request beside the specification.
+        specs: What to train, all of one program and on the same data.
+        ids: The run ids that the specifications must resolve to.
+        program: What is compiled, in words: packs that share it take the same memory per run.
+        flops_each: The FLOPs of one run.
+        probe: Whether to measure alignment during training.
+        options: How to train.
+        folder: Where checkpoints go; None for no checkpoints.
     """
 
-    id: str
-    run: Run
-    names: dict[str, Any]
+    specs: tuple[Spec, ...]
+    ids: tuple[str, ...]
+    program: str = ""
+    flops_each: float = 0.0
+    probe: bool = False
+    options: Options = Options()
+    folder: Path | None = None
 
-    @property
-    def asked(self) -> Asked:
-        """The request, for the store."""
-        return Asked(spec={**self.run.spec.to_json(), **self.names}, run=self.id, identity=self.run.identity)
-
-    @property
-    def probe(self) -> bool:
-        """Whether it measures alignment on the way."""
-        return "probe" in self.run.identity
-
-    @property
-    def portable(self) -> Spec:
-        """The specification with its precision written out: "auto" may mean something else on another machine."""
-        return replace(self.run.spec, dtype=self.run.program.model.dtype)
-
-    @property
-    def flops(self) -> float:
-        """What it takes to train."""
-        return self.run.program.steps * flops_per_step(self.run.program.model, self.run.spec.batch)
-
-    @property
-    def tokens(self) -> int:
-        """What it sees."""
-        return self.run.program.steps * self.run.spec.batch * self.run.spec.context
-
-
-class Wants:
-    """Makes runs of specifications on the data of a sweep, which is opened once."""
-
-    def __init__(self, spec: Spec) -> None:
-        inputs = inputs_of(spec)
-        self.vocabulary = inputs.batches.vocabulary
-        self._fingerprint = inputs.fingerprint
-        self._known: dict[tuple[Spec, bool], tuple[str, Run]] = {}
-
-    def want(self, spec: Spec, *, probe: bool = False, **names: Any) -> Wanted:
-        """Work a specification out.
-
-        Args:
-            spec: The specification.
-            probe: Whether to measure alignment on the way. Such a run is another run than the one without, so that
-                one which was trained before without measuring does not stand in for it.
-            names: What is kept with the request.
-        """
-        if (spec, probe) not in self._known:
-            run = resolve(spec, vocabulary=self.vocabulary, data=self._fingerprint, probe=probe)
-            self._known[spec, probe] = (run.id, run)
-        run_id, run = self._known[spec, probe]
-        return Wanted(id=run_id, run=run, names=names | ({"probe": True} if probe else {}))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Pack:
-    """Runs to compute together."""
-
-    runs: tuple[Wanted, ...]
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> "Pack":
+        """Return the pack of runs that share a program."""
+        first = runs[0]
+        return cls(
+            specs=tuple(run.portable for run in runs),
+            ids=tuple(run.id for run in runs),
+            program=f"{first.spec.optimizer}/{first.program.model}/{first.spec.batch}",
+            flops_each=first.flops,
+            probe=first.probe,
+        )
 
     @property
     def key(self) -> str:
-        """What it is known by: the same for the same runs, so that a checkpoint is found again."""
-        return f"{self.runs[0].id}-{key(encode([wanted.id for wanted in self.runs]))}"
+        """Its name: the same for the same runs, so that a checkpoint is found again."""
+        return f"{self.ids[0]}-{key(encode(list(self.ids)))}"
 
     @property
     def flops(self) -> float:
-        """What it takes to train."""
-        return sum(wanted.flops for wanted in self.runs)
+        """The FLOPs of all its runs."""
+        return len(self.ids) * self.flops_each
 
-    def only(self, ids: Sequence[str]) -> "Pack":
-        """Leave the rest out."""
-        return replace(self, runs=tuple(wanted for wanted in self.runs if wanted.id in set(ids)))
+    def only(self, ids: Collection[str]) -> "Pack":
+        """Return the pack with these of its runs."""
+        kept = [(spec, run) for spec, run in zip(self.specs, self.ids, strict=True) if run in ids]
+        return replace(self, specs=tuple(spec for spec, _ in kept), ids=tuple(run for _, run in kept))
+
+    def split(self, size: int) -> list["Pack"]:
+        """Return packs of at most this many runs, as few and as even as possible."""
+        even = -(-len(self.ids) // -(-len(self.ids) // size))
+        return [self.only(self.ids[start : start + even]) for start in range(0, len(self.ids), even)]
 
 
-def plan(wanted: Sequence[Wanted], lanes: Callable[[Wanted], int] = lambda _: 1) -> list[Pack]:
+def plan(runs: Iterable[Run], lanes: Callable[[Pack], int] = lambda _: 1) -> list[Pack]:
     """Pack runs, the longest first, so that no worker ends long after the others.
 
     Args:
-        wanted: The runs; one that is wanted under several names is computed once.
-        lanes: Says how many runs like this one fit side by side.
+        runs: The runs; one that is requested under several names is computed once.
+        lanes: Returns how many runs of a pack fit side by side.
     """
-    by_program: dict[tuple[Program, bool], dict[str, Wanted]] = defaultdict(dict)
-    for one in wanted:
-        by_program[one.run.program, one.probe].setdefault(one.id, one)
-    packs: list[Pack] = []
-    for runs in by_program.values():
-        together = list(runs.values())
-        size = lanes(together[0])
-        # As many packs as it takes, of equal size: they end together, and a worker compiles for one size.
-        count = -(-len(together) // size)
-        even = -(-len(together) // count)
-        packs += [Pack(runs=tuple(together[i : i + even])) for i in range(0, len(together), even)]
-    return sorted(packs, key=lambda pack: -pack.flops)
+    by_program: dict[tuple[Program, bool], dict[str, Run]] = defaultdict(dict)
+    for run in runs:
+        by_program[run.program, run.probe].setdefault(run.id, run)
+    together = (Pack.of(list(same.values())) for same in by_program.values())
+    return sorted((part for pack in together for part in pack.split(lanes(pack))), key=lambda pack: -pack.flops)

@@ -1,9 +1,9 @@
 """The learning-rate search of the experimental details (appendix): which rates to try next, given what is known.
 
 Rates lie on a lattice, 2^(k·step) for integers k, and the search is a pure function of the losses known so far. It
-replays itself from its start: a step is taken on the results of the steps before and of nothing else. A search that
-was stopped in the middle of a batch therefore asks for the rest of that batch, and ends with the same points as one
-that was not; whatever is known beyond that is taken into account at the end.
+replays itself from its start: each step depends on the results of the steps before it and on nothing else. A search
+that was stopped in the middle of a batch therefore proposes the rest of that batch and ends with the same points as
+one that ran through; anything else that is known is taken into account at the end.
 """
 
 import math
@@ -11,7 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from widthwise.sweep.reading import Reading
+import numpy as np
+
+from widthwise.fit import first_unstable
 
 RESOLUTION = 0.5
 """The largest gap, in log2, between the largest stable and the smallest unstable rate."""
@@ -19,14 +21,14 @@ RESOLUTION = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What to try next, and what is known so far; all rates are lattice indices.
+    """What to try next and what is known so far; all rates are lattice indices.
 
     Attributes:
         points: The rates to try next, side by side; none when the search is over.
         optimum: The rate with the smallest loss.
         largest_stable: The largest rate tried below the smallest unstable one.
         smallest_unstable: The smallest rate above the optimum that diverged or lost more than 20 %.
-        missing: What a complete sweep has and this one does not, in words; empty when complete.
+        missing: What is missing of a complete sweep, in words; empty when complete.
     """
 
     points: tuple[int, ...]
@@ -37,8 +39,43 @@ class Proposal:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to try; `missing` says whether that is a success."""
+        """Whether nothing is left to try; `missing` tells whether that is a success."""
         return not self.points
+
+
+class _Tried:
+    """The rates tried so far, as lattice indices, and the best and the unstable among them.
+
+    Attributes:
+        rates: The rates, ascending.
+        optimum: The rate with the smallest loss; None if all diverged.
+        lower: The next rate below the optimum.
+        upper: The next rate above it.
+        stable: The largest rate below the smallest unstable one.
+        unstable: The smallest rate above the optimum that diverged or lost more than 20 %.
+    """
+
+    def __init__(self, losses: Mapping[int, float]) -> None:
+        self.rates = sorted(losses)
+        finite = np.array([losses[rate] if math.isfinite(losses[rate]) else math.inf for rate in self.rates])
+        self._level = np.log(finite)
+        self.optimum = self.lower = self.upper = self.stable = None
+        self.unstable = min(self.rates, default=None)
+        if not np.isfinite(self._level).any():
+            return
+        best, first = int(np.argmin(self._level)), first_unstable(self._level)
+        self.optimum = self.rates[best]
+        self.lower = self.rates[best - 1] if best > 0 else None
+        self.upper = self.rates[best + 1] if best + 1 < len(self.rates) else None
+        self.stable = self.rates[-1 if first is None else first - 1]
+        self.unstable = None if first is None else self.rates[first]
+
+    def risen(self, fraction: float) -> bool:
+        """Return whether some rate below the optimum is worse by this fraction, or diverged."""
+        if self.optimum is None:
+            return False
+        best = self.rates.index(self.optimum)
+        return bool((self._level[:best] > self._level[best] + math.log1p(fraction)).any())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +104,11 @@ class Lattice(ABC):
         return range(math.ceil(lowest), math.floor(highest) + 1)
 
     def rate(self, index: int) -> float:
-        """Give a learning rate."""
+        """Return the learning rate at an index."""
         return 2.0 ** (index * self.step)
 
     def index(self, rate: float) -> int:
-        """Give the index of the rate nearest to this one.
+        """Return the index of the nearest rate.
 
         >>> Grid(lowest=1e-4, highest=1).index(1e-3)
         -20
@@ -79,7 +116,7 @@ class Lattice(ABC):
         return round(math.log2(rate) / self.step)
 
     def start_from(self, optimum: int, *, width_ratio: float, exponent: float) -> int:
-        """Predict where the optimum lies at another width, to start there.
+        """Return the index where the optimum is expected at another width.
 
         Args:
             optimum: The index of the optimum at a neighbouring width.
@@ -93,11 +130,11 @@ class Lattice(ABC):
         return self._within(optimum + round(exponent * math.log2(width_ratio) / self.step))
 
     def propose(self, losses: Mapping[int, float], start: int) -> Proposal:
-        """Say what to try next.
+        """Return what to try next.
 
         Args:
-            losses: The eval loss at every index tried, the mean over seeds; NaN or infinite where training diverged.
-            start: The index to start around. Keep it the same throughout a search.
+            losses: The mean eval loss over seeds at every index tried; NaN or infinite where training diverged.
+            start: The index to start around; the same throughout a search.
         """
         seen: dict[int, float] = {}
         while True:
@@ -110,43 +147,43 @@ class Lattice(ABC):
                 seen = dict(losses)
             else:
                 break
-        reading = Reading.of(losses)
+        tried = _Tried(losses)
         return Proposal(
             points=tuple(point for point in points if point not in losses),
-            optimum=reading.optimum,
-            largest_stable=reading.stable,
-            smallest_unstable=reading.unstable,
-            missing=tuple(self._missing(reading)),
+            optimum=tried.optimum,
+            largest_stable=tried.stable,
+            smallest_unstable=tried.unstable,
+            missing=tuple(self._missing(tried)),
         )
 
     @abstractmethod
     def _next(self, seen: Mapping[int, float], start: int) -> list[int]:
-        """Give the next batch after these results: indices within the bounds that are not among them."""
+        """Return the next batch after these results: indices within the bounds that are not among them."""
 
     def _within(self, index: int) -> int:
         return min(max(index, self.indices[0]), self.indices[-1])
 
     @property
     def _gap(self) -> int:
-        """The largest gap allowed at the stability threshold, as a difference of indices."""
+        """The largest gap allowed at the stability edge, as a difference of indices."""
         return math.floor(RESOLUTION / self.step + 1e-9)
 
-    def _missing(self, reading: Reading) -> Iterable[str]:
-        if not reading.tried:
+    def _missing(self, tried: _Tried) -> Iterable[str]:
+        if not tried.rates:
             yield "nothing was tried"
-        elif reading.optimum is None:
-            yield f"every rate diverged, down to {self.rate(reading.tried[0]):.3g}"
+        elif tried.optimum is None:
+            yield f"every rate diverged, down to {self.rate(tried.rates[0]):.3g}"
         else:
-            for end, neighbour in (("lowest", reading.lower), ("highest", reading.upper)):
+            for end, neighbour in (("lowest", tried.lower), ("highest", tried.upper)):
                 if neighbour is None:
-                    yield f"optimum at the {end} rate tried, {self.rate(reading.optimum):.3g}"
-                elif abs(neighbour - reading.optimum) > 1:
-                    between = sorted((self.rate(neighbour), self.rate(reading.optimum)))
+                    yield f"optimum at the {end} rate tried, {self.rate(tried.optimum):.3g}"
+                elif abs(neighbour - tried.optimum) > 1:
+                    between = sorted((self.rate(neighbour), self.rate(tried.optimum)))
                     yield "nothing tried next to the optimum, between {:.3g} and {:.3g}".format(*between)
-            if reading.unstable is None or reading.stable is None:
-                yield f"no unstable rate up to {self.rate(reading.tried[-1]):.3g}"
-            elif reading.unstable - reading.stable > self._gap:
-                between = self.rate(reading.stable), self.rate(reading.unstable)
+            if tried.unstable is None or tried.stable is None:
+                yield f"no unstable rate up to {self.rate(tried.rates[-1]):.3g}"
+            elif tried.unstable - tried.stable > self._gap:
+                between = self.rate(tried.stable), self.rate(tried.unstable)
                 yield "stability threshold only known to lie between {:.3g} and {:.3g}".format(*between)
 
 
@@ -163,7 +200,7 @@ class Search(Lattice):
     """An adaptive search: coarse around the start, then where something is missing, then fine.
 
     Several points are proposed at a time, since they can run as lanes. The search first moves until the best rate has
-    worse ones on both sides, then fills in around it and halves the gap at the stability threshold, in one batch.
+    worse ones on both sides, then fills in around it and halves the gap at the stability edge, in one batch.
     """
 
     lowest: float = 2.0**-24
@@ -171,14 +208,14 @@ class Search(Lattice):
     coarse: float = 1.0
     """The distance of rates at first, in log2; a multiple of the step."""
     reach: int = 2
-    """How many coarse rates to try at a time, in each direction."""
+    """Coarse rates to try at a time, in each direction."""
     refine: int = 2
-    """How many neighbours of the optimum to try on each side; two make five points for a parabola."""
+    """Neighbours of the optimum to try on each side; two make five points for a parabola."""
     rise: float = 0.05
     """How much worse, as a fraction, some rate below the optimum must be.
 
-    Past the edge of stability losses can stay level and noisy over many octaves: being the best of its neighbours is no
-    sign of an optimum there.
+    Past the stability edge losses can stay level and noisy over many octaves: a local minimum there is no sign of an
+    optimum.
     """
     max_points: int = 40
     """The most rates to try."""
@@ -196,8 +233,8 @@ class Search(Lattice):
     def _next(self, seen: Mapping[int, float], start: int) -> list[int]:
         if not seen:
             return self._new([*self._beyond(start, -1), start, *self._beyond(start, 1)], seen)
-        reading = Reading.of(seen)
-        return self._new(self._bracketing(reading), seen) or self._new(self._refining(reading), seen)
+        tried = _Tried(seen)
+        return self._new(self._bracketing(tried), seen) or self._new(self._refining(tried), seen)
 
     def _new(self, wanted: Iterable[int], seen: Mapping[int, float]) -> list[int]:
         points = {self._within(index) for index in wanted} - seen.keys()
@@ -207,19 +244,19 @@ class Search(Lattice):
         spacing = round(self.coarse / self.step)
         return [index + direction * spacing * count for count in range(1, self.reach + 1)]
 
-    def _bracketing(self, reading: Reading) -> list[int]:
-        """Give rates beyond the best one where there are none, or none that are clearly worse."""
-        down = [] if reading.risen(self.rise) else self._beyond(reading.tried[0], -1)
-        up = self._beyond(reading.tried[-1], 1) if reading.optimum is not None and reading.upper is None else []
+    def _bracketing(self, tried: _Tried) -> list[int]:
+        """Return rates beyond the best one where none were tried, or none that are clearly worse."""
+        down = [] if tried.risen(self.rise) else self._beyond(tried.rates[0], -1)
+        up = self._beyond(tried.rates[-1], 1) if tried.optimum is not None and tried.upper is None else []
         return down + up
 
-    def _refining(self, reading: Reading) -> list[int]:
-        """Give rates around the optimum and at the stability threshold."""
-        if reading.optimum is None:
+    def _refining(self, tried: _Tried) -> list[int]:
+        """Return rates around the optimum and at the stability edge."""
+        if tried.optimum is None:
             return []
-        wanted = [reading.optimum + distance for distance in range(-self.refine, self.refine + 1)]
-        if reading.unstable is None or reading.stable is None:
-            return wanted + self._beyond(reading.tried[-1], 1)
-        if reading.unstable - reading.stable > self._gap:
-            wanted.append((reading.stable + reading.unstable) // 2)
-        return [index for index in wanted if index < reading.unstable]
+        wanted = [tried.optimum + distance for distance in range(-self.refine, self.refine + 1)]
+        if tried.unstable is None or tried.stable is None:
+            return wanted + self._beyond(tried.rates[-1], 1)
+        if tried.unstable - tried.stable > self._gap:
+            wanted.append((tried.stable + tried.unstable) // 2)
+        return [index for index in wanted if index < tried.unstable]

@@ -1,50 +1,127 @@
-"""The store of a study: what was asked for, who is computing it, and what came out.
+"""The store of a study: what was requested, who is computing it, and the results.
 
-A *run* is something computed, known by the hash of its identity. A *request* is a specification somebody asked for;
-settings that come down to the same numbers are several requests for one run, trained once and shown under each name.
-Asked again, a specification that now comes down to another run (other data, another device's precision) shows that one.
+A *run* is a computation, identified by the hash of its identity. A *request* is a specification that somebody asked
+for; settings that result in the same numbers are several requests for one run, trained once and listed under each. A
+specification that is requested again and now means another run (other data, another precision) is listed with that one.
 
-Everything is a transaction on one SQLite file, so a killed driver leaves whole rows only. Several drivers share a study
-through leases: a run is computed by whoever holds its lease, and the first outcome recorded for it stays. A lease ends
-when it is given back, at its time, or with its process if that can be seen to be dead. Times are those of the hosts'
-clocks, so leases should be long compared with how far apart these are.
+Every change is a transaction on one SQLite file, so a killed process leaves only complete rows. Several processes share
+a study through leases: a run is computed by whoever holds its lease, and the first outcome recorded for it stays. A
+lease ends when it is released, when its time is up, or when its process is known to be dead. Times come from the hosts'
+clocks, so leases should be long compared with the differences between those.
 
-The store knows plain values only, neither JAX nor how a run is trained.
+The store handles plain values only; it knows neither JAX nor how a run is trained.
 """
 
 import json
+import re
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Any, Literal, Protocol, Self, TypeAlias, get_args
 
-from widthwise.sweep.canonical import decode, decode_all, encode, key
-from widthwise.sweep.curves import Curve, pack, unpack
-from widthwise.sweep.database import Database
-from widthwise.sweep.owners import Owner
-from widthwise.sweep.records import Asked, Details, Outcome, Row, Status, check_name
+from numpy.typing import ArrayLike
+
+from widthwise.sweep.database import Database, Owner
+from widthwise.sweep.encoding import History, decode, decode_all, decode_curves, encode, encode_curves, key
 
 FILE = "study.sqlite"
 
-_OPEN = "runs.status IN ('waiting', 'failed')"
+Status: TypeAlias = Literal["waiting", "running", "finished", "diverged", "failed"]
+"""A failed run may be claimed again: the cause lay outside it."""
+ENDED: tuple[Status, ...] = ("finished", "diverged")
+
+_OPEN = f"runs.status NOT IN {ENDED}"
 _LEASED = """EXISTS (SELECT 1 FROM leases WHERE leases.run = runs.id AND leases.until > :now
     AND leases.owner IN (SELECT value FROM json_each(:alive)))"""
 _STATUS = f"CASE WHEN {_OPEN} AND {_LEASED} THEN 'running' ELSE runs.status END"
 _LABELLED = "(:label IS NULL OR requests.id IN (SELECT request FROM labels WHERE label = :label))"
-_BESIDE = """(requests.id NOT IN (SELECT request FROM labels WHERE {0})
-    OR requests.id IN (SELECT request FROM labels WHERE NOT {0}))""".format(
-    "EXISTS (SELECT 1 FROM json_each(:beside) WHERE substr(label, 1, length(value)) = value)"
-)
+_PREFIXED = "EXISTS (SELECT 1 FROM json_each(:beside) WHERE substr(label, 1, length(value)) = value)"
+_BESIDE = f"""(requests.id NOT IN (SELECT request FROM labels WHERE {_PREFIXED})
+    OR requests.id IN (SELECT request FROM labels WHERE NOT {_PREFIXED}))"""
 _IDS = "(SELECT value FROM json_each(:ids))"
 
 
-class Study:
-    """A folder with a store; a context, which gives its leases back when it ends.
+class Requested(Protocol):
+    """A specification, and the run that it means."""
 
-    One process opens it and may use it from several threads; workers hand their outcomes to that process.
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        ...
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The specification, by name."""
+        ...
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines what the run computes."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A `Requested` made of plain values."""
+
+    id: str
+    request: dict[str, Any]
+    identity: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        run: The run's id.
+        status: Finished, diverged or failed.
+        results: Its numbers, by name.
+        curves: Steps and values, by name; stored without loss as int64 and float64.
+        provenance: Where the numbers come from: versions, device, data, time.
+    """
+
+    run: str
+    status: Literal["finished", "diverged", "failed"]
+    results: dict[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status not in (*ENDED, "failed"):
+            raise ValueError(f"status of run {self.run!r} is {self.status!r}: expected {', '.join(ENDED)}, failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A request, and the status and results of its run; the results are empty until it has ended."""
+
+    spec: dict[str, Any]
+    run: str
+    status: Status
+    results: dict[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run finished or diverged."""
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The identity of a run and its provenance, which is empty until it has ended."""
+
+    identity: dict[str, Any]
+    provenance: dict[str, Any]
+
+
+class Study:
+    """A folder with a store; as a context manager, it releases its leases at the end.
+
+    One process opens it and may use it from several threads; workers return their outcomes to that process.
     """
 
     def __init__(self, folder: Path, database: Database, say: Callable[[str], None]) -> None:
@@ -56,15 +133,10 @@ class Study:
 
     @classmethod
     def open(cls, folder: Path | str, *, create: bool = True, say: Callable[[str], None] = lambda _: None) -> Self:
-        """Open the study in a folder.
-
-        Args:
-            folder: Where it is.
-            create: Whether to make one where there is none.
-            say: Told what a user should know and is no error.
+        """Open the study in a folder, or create it unless `create` is false; `say` receives messages for the user.
 
         Raises:
-            ValueError: If there is none, or its file is damaged, newer, or no study. It is left as it is.
+            ValueError: If there is no study, or its file is damaged, newer or something else; it is left unchanged.
         """
         absolute = Path(folder).absolute()
         if absolute.is_file():
@@ -74,11 +146,11 @@ class Study:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Give all leases back and close the file."""
+        """Release all leases and close the file."""
         try:
             if self._has_claimed:
                 self._has_claimed = False
@@ -86,79 +158,64 @@ class Study:
         finally:
             self._database.close()
 
-    def ask(self, asked: Iterable[Asked], *, label: str | None = None) -> None:
-        """Register requests, all or none; what is registered already keeps its place and its results.
+    def ask(self, requests: Iterable[Requested], *, label: str | None = None) -> None:
+        """Register requests, all or none; those already registered keep their place and their results.
 
         Args:
-            asked: The requests. Equal specifications are one request, whatever the order of their keys.
-            label: What they are asked for, such as a sweep's name; a request can have several.
+            requests: The requests. Equal specifications are one request, whatever the order of their keys.
+            label: What they are for, such as the name of a sweep; a request can have several.
         """
-        asked = list(asked)
-        known = self._known([one.run for one in asked])
-        identities = {one.run: zlib.compress(encode(one.identity).encode()) for one in asked if one.run not in known}
-        specs = [encode(one.spec) for one in asked]
-        requests = [(key(spec), spec, one.run) for spec, one in zip(specs, asked, strict=True)]
-        moved = 0
+        wanted = list(requests)
+        for one in wanted:
+            _check_name(one.id)
+        known = self._known([one.id for one in wanted])
+        identities = {one.id: zlib.compress(encode(one.identity).encode()) for one in wanted if one.id not in known}
+        specs = [encode(one.request) for one in wanted]
+        rows = [
+            {"key": key(spec), "spec": spec, "run": one.id, "label": label}
+            for spec, one in zip(specs, wanted, strict=True)
+        ]
         with self._database.writing() as write:
-            for run, identity in identities.items():
-                if write.execute("INSERT OR IGNORE INTO runs (id) VALUES (?)", (run,)).rowcount:
-                    write.execute("INSERT INTO details (run, identity) VALUES (?, ?)", (run, identity))
-            for request, spec, run in requests:
-                before = write.execute("SELECT run FROM requests WHERE key = ?", (request,)).fetchone()
-                if before is None:
-                    write.execute("INSERT INTO requests (key, spec, run) VALUES (?, ?, ?)", (request, spec, run))
-                elif before != (run,):
-                    write.execute("UPDATE requests SET run = ? WHERE key = ?", (run, request))
-                    moved += 1
-                if label is not None:
-                    labelling = "INSERT OR IGNORE INTO labels SELECT ?, id FROM requests WHERE key = ?"
-                    write.execute(labelling, (label, request))
-        if moved:
-            self._say(f"of the settings asked for before, {moved} now mean another run (other data, device or version)")
+            write.executemany("INSERT OR IGNORE INTO runs (id) VALUES (?)", [(run,) for run in identities])
+            write.executemany("INSERT OR IGNORE INTO details (run, identity) VALUES (?, ?)", identities.items())
+            write.executemany("INSERT OR IGNORE INTO requests (key, spec, run) VALUES (:key, :spec, :run)", rows)
+            moved = write.executemany("UPDATE requests SET run = :run WHERE key = :key AND run <> :run", rows).rowcount
+            if label is not None:
+                write.executemany("INSERT OR IGNORE INTO labels SELECT :label, id FROM requests WHERE key = :key", rows)
+        if moved > 0:
+            self._say(f"{moved} of the settings asked for before now mean another run (other data, device or version)")
 
     def claim(self, ids: Sequence[str], *, seconds: float) -> list[str]:
         """Take leases on runs that are waiting or failed and that nobody else is computing.
 
-        Args:
-            ids: The runs wanted.
-            seconds: How long the leases last, unless renewed.
-
         Returns:
-            The ids granted, in the order given: these are to be computed here.
+            The ids granted, in the order given; the caller must compute these.
         """
         self._check_known(ids)
         self._has_claimed = True
         with self._database.writing() as write:
-            holding = self._holding()
+            now = self._now()
             granted = write.execute(
                 f"""INSERT INTO leases (run, owner, place, pid, until)
-                SELECT id, :owner, :place, :pid, :until FROM runs WHERE id IN {_IDS} AND {_OPEN}
-                AND (NOT {_LEASED} OR :owner = (SELECT owner FROM leases WHERE leases.run = runs.id))
+                SELECT id, :name, :place, :pid, :until FROM runs WHERE id IN {_IDS} AND {_OPEN}
+                AND (NOT {_LEASED} OR :name = (SELECT owner FROM leases WHERE leases.run = runs.id))
                 ON CONFLICT (run) DO UPDATE
                 SET owner = excluded.owner, place = excluded.place, pid = excluded.pid, until = excluded.until
                 RETURNING run""",
-                {
-                    **holding,
-                    "ids": json.dumps(list(ids)),
-                    "owner": self._owner.name,
-                    "place": self._owner.place,
-                    "pid": self._owner.pid,
-                    "until": holding["now"] + seconds,
-                },
+                {**now, **vars(self._owner), "ids": json.dumps(list(ids)), "until": now["now"] + seconds},
             ).fetchall()
         mine = {run for (run,) in granted}
         return [run for run in dict.fromkeys(ids) if run in mine]
 
     def renew(self, *, seconds: float) -> list[str]:
-        """Let the leases held here last longer; give the ids of those, without any that somebody else took."""
+        """Extend the leases held here, and return their runs; those that another process took are not among them."""
         with self._database.writing() as write:
             until = (time.time() + seconds, self._owner.name)
-            write.execute("UPDATE leases SET until = ? WHERE owner = ?", until)
-            held = write.execute("SELECT run FROM leases WHERE owner = ? ORDER BY run", (self._owner.name,)).fetchall()
-        return [run for (run,) in held]
+            held = write.execute("UPDATE leases SET until = ? WHERE owner = ? RETURNING run", until).fetchall()
+        return sorted(run for (run,) in held)
 
     def release(self, ids: Sequence[str] | None = None) -> None:
-        """Give leases held here back, all unless named: others can take the runs at once."""
+        """Release leases held here, all unless named, so that other processes can take the runs at once."""
         with self._database.writing() as write:
             write.execute(
                 f"DELETE FROM leases WHERE owner = :owner AND (:ids IS NULL OR run IN {_IDS})",
@@ -166,103 +223,93 @@ class Study:
             )
 
     def record(self, outcomes: Iterable[Outcome]) -> list[str]:
-        """Write down how runs ended, all or none; the first outcome that is not a failure stays for ever.
+        """Record outcomes, all or none; the first that is not a failure is final.
 
         Returns:
-            The ids written; one that is missing had ended before, and is left as it was.
+            The ids recorded; the others had ended before and are unchanged.
         """
-        entries = [
-            (one.run, one.status, encode(one.results), encode(one.provenance), pack(one.curves) if one.curves else None)
-            for one in outcomes
-        ]
-        self._check_known([run for run, *_ in entries])
-        written: list[str] = []
+        outcomes = list(outcomes)
+        self._check_known([one.run for one in outcomes])
+        update = f"UPDATE runs SET status = ?, results = ?, provenance = ?, recorded = ? WHERE id = ? AND {_OPEN}"
+        recorded: list[str] = []
         with self._database.writing() as write:
-            for run, status, results, provenance, curves in entries:
-                changed = write.execute(
-                    f"UPDATE runs SET status = ?, results = ?, provenance = ?, recorded = ? WHERE id = ? AND {_OPEN}",
-                    (status, results, provenance, time.time(), run),
-                ).rowcount
-                if changed:
-                    write.execute("UPDATE details SET curves = ? WHERE run = ?", (curves, run))
-                    written.append(run)
-                write.execute("DELETE FROM leases WHERE run = ? AND owner = ?", (run, self._owner.name))
-        return written
+            for one in outcomes:
+                entry = (one.status, encode(one.results), encode(one.provenance), time.time(), one.run)
+                curves = encode_curves(one.curves) if one.curves else None
+                if write.execute(update, entry).rowcount:
+                    write.execute("UPDATE details SET curves = ? WHERE run = ?", (curves, one.run))
+                    recorded.append(one.run)
+                write.execute("DELETE FROM leases WHERE run = ? AND owner = ?", (one.run, self._owner.name))
+        return recorded
 
     def statuses(self, ids: Sequence[str]) -> dict[str, Status]:
-        """Say where each of these runs stands."""
-        self._check_known(ids)
-        parameters = {**self._holding(), "ids": json.dumps(list(ids))}
-        found = dict(self._database.read(f"SELECT id, {_STATUS} FROM runs WHERE id IN {_IDS}", parameters))
-        return {run: found[run] for run in ids}
+        """Return the status of each of these runs."""
+        return {run: status for run, (status, _) in self.outcomes(ids).items()}
+
+    def outcomes(self, ids: Sequence[str]) -> dict[str, tuple[Status, dict[str, Any]]]:
+        """Return the status and the results of each of these runs; the results are empty until it has ended."""
+        rows = self._of_runs(f"SELECT id, {_STATUS}, results FROM runs WHERE id IN {_IDS}", ids)
+        return {run: (status, decode(results or "{}")) for run, status, results in rows}
+
+    def curves(self, ids: Sequence[str]) -> dict[str, dict[str, History]]:
+        """Return the curves of these runs, by run and name."""
+        found: dict[str, dict[str, History]] = {}
+        for run, curves in self._of_runs(f"SELECT run, curves FROM details WHERE run IN {_IDS}", ids):
+            try:
+                found[run] = decode_curves(curves) if curves else {}
+            except zlib.error as error:
+                raise ValueError(f"the curves of run {run!r} in {str(self.folder)!r} are damaged: {error}") from None
+        return found
+
+    def details(self, run: str) -> Details:
+        """Return the identity and the provenance of a run."""
+        query = f"SELECT id, identity, provenance FROM details JOIN runs ON id = run WHERE id IN {_IDS}"
+        ((_, identity, provenance),) = self._of_runs(query, [run])
+        return Details(decode(zlib.decompress(identity).decode()), decode(provenance or "{}"))
 
     def counts(self, *, label: str | None = None) -> dict[Status, int]:
-        """Count runs by where they stand: all, or those asked for under a label."""
+        """Count runs by status: all, or those requested under a label."""
         counted = self._database.read(
             f"""SELECT {_STATUS}, count(*) FROM runs
             WHERE :label IS NULL OR id IN (SELECT run FROM requests WHERE {_LABELLED}) GROUP BY 1""",
-            {**self._holding(), "label": label},
+            {**self._now(), "label": label},
         )
         return dict.fromkeys(get_args(Status), 0) | dict(counted)
 
     def runs(self, *, label: str | None = None, beside: Sequence[str] = ()) -> list[Row]:
-        """List requests, in the order in which they were first asked for.
+        """List requests in the order in which they were first made.
 
         Args:
-            label: Only those asked for under this label.
-            beside: Without those that were asked for only under labels that begin like these.
+            label: Only those made under this label.
+            beside: Without those made only under labels that begin with one of these.
         """
         rows = self._database.read(
             f"""SELECT requests.spec, requests.run, {_STATUS}, runs.results
             FROM requests JOIN runs ON runs.id = requests.run WHERE {_LABELLED} AND {_BESIDE} ORDER BY requests.id""",
-            {**self._holding(), "label": label, "beside": json.dumps(list(beside))},
+            {**self._now(), "label": label, "beside": json.dumps(list(beside))},
         )
         specs = decode_all(spec for spec, *_ in rows)
         results = decode_all(result or "{}" for *_, result in rows)
         return [Row(spec, row[1], row[2], result) for spec, row, result in zip(specs, rows, results, strict=True)]
 
-    def outcomes(self, ids: Sequence[str]) -> dict[str, tuple[Status, dict[str, Any]]]:
-        """Say where each of these runs stands, with its results; none until it ended."""
-        self._check_known(ids)
-        query = f"SELECT id, {_STATUS}, results FROM runs WHERE id IN {_IDS}"
-        rows = self._database.read(query, {**self._holding(), "ids": json.dumps(list(ids))})
-        found = {run: (status, decode(results or "{}")) for run, status, results in rows}
-        return {run: found[run] for run in ids}
-
-    def curves(self, ids: Sequence[str]) -> dict[str, dict[str, Curve]]:
-        """Give the curves of these runs, by run and name; none for a run without."""
-        self._check_known(ids)
-        query = f"SELECT run, curves FROM details WHERE run IN {_IDS}"
-        packed = dict(self._database.read(query, {"ids": json.dumps(list(ids))}))
-        return {run: self._unpacked(run, packed[run]) for run in ids}
-
-    def details(self, run: str) -> Details:
-        """Give the identity and the provenance of a run."""
-        self._check_known([run])
-        query = "SELECT identity, provenance FROM details JOIN runs ON id = run WHERE run = ?"
-        ((identity, provenance),) = self._database.read(query, (run,))
-        return Details(decode(zlib.decompress(identity).decode()), decode(provenance or "{}"))
-
     def put(self, name: str, value: Any) -> None:
-        """Keep a plain value under a name, such as tuned constants; one that was there is replaced."""
+        """Store a plain value, such as tuned constants, under a name; an earlier one is replaced."""
         with self._database.writing() as write:
             write.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, encode(value)))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Give the value kept under a name."""
+        """Return the value stored under a name."""
         found = self._database.read("SELECT value FROM notes WHERE name = ?", (name,))
         return decode(found[0][0]) if found else default
 
     def notes(self, prefix: str) -> dict[str, Any]:
-        """Give all values kept under names that begin like this, in the order of their names."""
-        found = self._database.read(
-            "SELECT name, value FROM notes WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name", (prefix,)
-        )
-        return {name: decode(value) for name, value in found}
+        """Return all values whose names begin with a prefix, sorted by name."""
+        query = "SELECT name, value FROM notes WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name"
+        return {name: decode(value) for name, value in self._database.read(query, (prefix,))}
 
     def folder_for(self, name: str) -> Path:
-        """Name the folder for the checkpoints of a run, or of runs packed together; it need not be there."""
-        check_name(name)
+        """Return the path for the checkpoints of a run, or of runs packed together; it need not exist."""
+        _check_name(name)
         return self.folder / "checkpoints" / name
 
     def clear_checkpoints(self) -> None:
@@ -270,25 +317,31 @@ class Study:
         folders = {path: path.name.partition("-")[0] for path in (self.folder / "checkpoints").glob("*")}
         statuses = self.statuses(sorted(self._known(list(folders.values()))))
         for path, run in folders.items():
-            if statuses.get(run) in ("finished", "diverged"):
+            if statuses.get(run) in ENDED:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _holding(self) -> dict[str, Any]:
-        """Give what decides whether a lease holds: the time, and the owners not known to be dead."""
+    def _now(self) -> dict[str, Any]:
+        """Return the parameters that decide whether a lease holds: the time, and the owners not known to be dead."""
         rows = self._database.read("SELECT DISTINCT owner, place, pid FROM leases")
         owners = [Owner(name=name, place=place, pid=pid) for name, place, pid in rows]
         return {"now": time.time(), "alive": json.dumps([owner.name for owner in owners if not owner.known_dead])}
 
-    def _unpacked(self, run: str, packed: bytes | None) -> dict[str, Curve]:
-        try:
-            return unpack(packed) if packed else {}
-        except zlib.error as error:
-            raise ValueError(f"the curves of run {run!r} in {str(self.folder)!r} are damaged: {error}") from None
+    def _of_runs(self, query: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return a row for each run, in the order of the ids; the query selects the id first."""
+        self._check_known(ids)
+        rows = {row[0]: row for row in self._database.read(query, {**self._now(), "ids": json.dumps(list(ids))})}
+        return [rows[run] for run in dict.fromkeys(ids)]
+
+    def _check_known(self, ids: Sequence[str]) -> None:
+        if unknown := set(ids) - self._known(ids):
+            raise ValueError(f"run {min(unknown)!r} is not in {str(self.folder)!r}: expected one that was asked for")
 
     def _known(self, ids: Sequence[str]) -> set[str]:
         found = self._database.read(f"SELECT id FROM runs WHERE id IN {_IDS}", {"ids": json.dumps(list(ids))})
         return {run for (run,) in found}
 
-    def _check_known(self, ids: Sequence[str]) -> None:
-        if unknown := sorted(set(ids) - self._known(ids)):
-            raise ValueError(f"run {unknown[0]!r} is not in {str(self.folder)!r}: expected one that was asked for")
+
+def _check_name(name: str) -> None:
+    """Raise ValueError for an id that could not be the name of a folder."""
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"{name!r} cannot be the name of a run: expected letters, digits, - and _")

@@ -1,151 +1,61 @@
-"""A sweep as a value: what to vary around one specification, and how learning rates are searched.
-
-It falls into *groups*: everything but width, learning rate and seed is fixed in a group, and one power law of the
-optimal learning rate against width is read from each. What a group is called (its constants, its horizon) is kept with
-every run asked for, because it cannot be read off the numbers: 877 steps may be fixed or compute-optimal.
-"""
+"""A sweep as a value: which settings, widths and seeds to train, and how learning rates are searched."""
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
-from widthwise.models import Transformer, compute_optimal_steps
+from widthwise.models import compute_optimal_steps
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
-from widthwise.sweep.canonical import encode, key
-from widthwise.sweep.constants import DEFAULT
-from widthwise.sweep.records import Horizon
+from widthwise.sweep.encoding import encode, key
 from widthwise.sweep.search import Grid, Lattice, Search
-from widthwise.theory import FULL, PARAMETERIZATIONS, solve
-from widthwise.train.spec import GLOBAL, Spec
+from widthwise.sweep.setting import DEFAULT, Setting
+from widthwise.theory import FULL, PARAMETERIZATIONS, Global, solve
+from widthwise.train import Spec
 
-NamedConstants: TypeAlias = Callable[[str, str, str], Constants]
-"""Looks constants up by their name, an optimizer and a parameterization."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Runs that differ in width, learning rate and seed alone.
-
-    Attributes:
-        spec: What they share; its width, learning rate and seed do not matter, nor its steps if compute-optimal.
-        constants: What its constants are called.
-        horizon: Fixed or compute-optimal.
-    """
-
-    spec: Spec
-    constants: str = DEFAULT
-    horizon: Horizon = "fixed"
-
-    def at(self, *, width: int, learning_rate: float, seed: int, vocabulary: int) -> Spec:
-        """Give one of its runs, for data with this vocabulary."""
-        spec = replace(self.spec, width=width, learning_rate=learning_rate, seed=seed)
-        if self.horizon == "fixed":
-            return spec
-        model = Transformer(
-            width=width,
-            blocks=spec.blocks,
-            head_dim=spec.head_dim,
-            context=spec.context,
-            vocabulary=spec.vocabulary or vocabulary,
-        )
-        return replace(spec, steps=compute_optimal_steps(model, batch=spec.batch))
-
-    @property
-    def title(self) -> str:
-        """What it is called by, in a line."""
-        spec, horizon = self.spec, self.horizon.replace("_", "-")
-        setting = spec.rates or spec.alignment
-        return f"{spec.parameterization}, {spec.optimizer}, {setting}, {self.constants} constants, {horizon} horizon"
-
-    @property
-    def names(self) -> dict[str, Any]:
-        """What is kept with each run asked for, beside its specification."""
-        return {"constants": self.constants, "horizon": self.horizon}
-
-    def start(self, base: Spec) -> float:
-        """Give the learning rate to start looking at: the base's, moved to this group's parameterization.
-
-        A hidden layer that moves from multiplier n^-a to n^-(a + θ) trains as before at another rate.
-        """
-        apart = self._hidden_multiplier(self.spec) - self._hidden_multiplier(base)
-        family = OPTIMIZERS[self.spec.optimizer].family
-        return base.learning_rate * base.base_width ** float(apart * family.rate_correction)
-
-    @staticmethod
-    def _hidden_multiplier(spec: Spec) -> Fraction:
-        return PARAMETERIZATIONS[spec.parameterization].hidden[0].a
-
-    @property
-    def expected_exponent(self) -> float:
-        """How the theory lets the base learning rate change with width: where to start looking, no more."""
-        if self.spec.setting != GLOBAL:
-            return 0.0  # the exponents are in the rates of the layers
-        # One rate serves all layers, so it has to fall with the layer whose rate must fall most.
-        family = OPTIMIZERS[self.spec.optimizer].family
-        rates = solve(PARAMETERIZATIONS[self.spec.parameterization], family, FULL).rates
-        assert rates is not None
-        return float(min(-rate for rate in rates))
+ConstantsLookup: TypeAlias = Callable[[str, str, str], Constants]
+"""Returns the constants of a name, an optimizer and a parameterization."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What to train: a specification, and several values for parts of it; the specification's own where there are none.
+    """What to train: settings and widths around one specification.
 
-    >>> sweep = Sweep(base=Spec(), widths=(64, 128), settings=("global", "full"), seeds=(0, 1))
-    >>> [group.spec.setting for group in sweep.groups()]
+    >>> sweep = Sweep(base=Spec(), widths=(64, 128), settings=(Setting(rates=Global()), Setting()), seeds=(0, 1))
+    >>> [setting.rates.name for setting in sweep.all_settings]
     ['global', 'full']
-    >>> Sweep.from_json(sweep.to_json()) == sweep
-    True
     """
 
     base: Spec
-    """What all runs share, and where the search for learning rates starts at the smallest width.
-
-    Groups in another parameterization start where the theory moves that rate.
-    """
+    """What all runs share. Its learning rate is where the search starts at the smallest width; a setting in another
+    parameterization starts where the theory moves that rate."""
+    settings: tuple[Setting, ...] = ()
+    """The settings; the base's own if empty."""
     widths: tuple[int, ...] = ()
-    """Widths."""
-    parameterizations: tuple[str, ...] = ()
-    """Parameterizations."""
-    optimizers: tuple[str, ...] = ()
-    """Optimizers."""
-    settings: tuple[str, ...] = ()
-    """Alignments, global, or exponents of one's own such as 0,-1,-1."""
-    constants: tuple[str, ...] = ()
-    """Names of constants: default, or what tuning called them."""
-    epsilons: tuple[float, ...] = ()
-    """Base epsilons, for optimizers that have one."""
-    epsilons_per_parameter: tuple[bool, ...] = ()
-    """Whether epsilon follows the gradients' exponents; again for optimizers that have one."""
-    weight_decays: tuple[float, ...] = ()
-    """Weight decays."""
-    horizons: tuple[Horizon, ...] = ("fixed",)
-    """Training for a fixed number of steps, or for 20 tokens for each parameter."""
+    """The widths; the base's own if empty."""
     seeds: tuple[int, ...] = ()
-    """Seeds of the initialization; each learning rate is tried with all of them."""
+    """Seeds of the initialization: each learning rate is tried with all of them."""
     search: Lattice = dataclasses.field(default_factory=Search)
     """Which learning rates to try: a search or a grid."""
 
     def __post_init__(self) -> None:
-        for name in _AXES:
+        for name in ("settings", "widths", "seeds"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
-                raise ValueError(f"{name} are {', '.join(map(str, values))}: expected each once")
-        for horizon in self.horizons:
-            if horizon not in get_args(Horizon):
-                raise ValueError(f"horizon is {horizon!r}: expected one of {', '.join(get_args(Horizon))}")
-        if not self.horizons:
-            raise ValueError("no horizons: expected one or more")
-        own = (self.base.embedding_constant, self.base.hidden_constant, self.base.readout_constant)
-        if self.constants and own != (1.0, 1.0, 1.0):
-            raise ValueError(f"constants are given by name and by value, {own}: expected one of the two")
-        for width in self.all_widths:
-            for group in self.groups(constants=lambda *_: Constants()):
-                replace(group.spec, width=width)  # refuses what no run could have
+                written = ", ".join(value.title if isinstance(value, Setting) else str(value) for value in values)
+                raise ValueError(f"{name} are {written}: expected each once")
+        own = Setting.of(self.base.to_json()).constants
+        for setting in self.all_settings:
+            if own not in (DEFAULT, setting.constants):
+                raise ValueError(f"constants are given by name and by value, {own}: expected one of the two")
+            for width in self.all_widths:
+                setting.apply(replace(self.base, width=width), self.base.constants)  # refuses what no run could have
+
+    @property
+    def all_settings(self) -> tuple[Setting, ...]:
+        """The settings, each once."""
+        return self.settings or (Setting.of(self.base.to_json()),)
 
     @property
     def all_widths(self) -> tuple[int, ...]:
@@ -159,86 +69,62 @@ class Sweep:
 
     @property
     def id(self) -> str:
-        """The hash of what it asks for."""
+        """The hash of everything that it asks for."""
         return key(encode(self.to_json()))
 
-    def groups(self, constants: NamedConstants | None = None) -> list[Group]:
-        """Give the groups, each once.
+    def constants(self, look_up: ConstantsLookup) -> dict[Setting, Constants]:
+        """Return the constants of every setting; those with a name are looked up."""
+        return {
+            setting: self.base.constants
+            if setting.constants == Setting.of(self.base.to_json()).constants
+            else look_up(setting.constants, setting.optimizer, setting.parameterization)
+            for setting in self.all_settings
+        }
 
-        Args:
-            constants: Looks up constants by name; may be left out where there are none but the default.
+    def spec(
+        self,
+        setting: Setting,
+        *,
+        width: int,
+        learning_rate: float,
+        seed: int,
+        vocabulary: int,
+        constants: Constants,
+    ) -> Spec:
+        """Return the specification of one run, for data with this vocabulary."""
+        base = replace(self.base, width=width, learning_rate=learning_rate, seed=seed)
+        spec = setting.apply(base, constants)
+        if setting.horizon == "fixed":
+            return spec
+        return replace(spec, steps=compute_optimal_steps(spec.transformer(vocabulary), batch=spec.batch))
+
+    def start(self, setting: Setting) -> float:
+        """Return the learning rate to start at: the base's, moved to the setting's parameterization.
+
+        A hidden layer whose multiplier changes from n^-a to n^-(a + θ) trains as before at another rate.
         """
-        base = self.base
-        axes = itertools.product(
-            self.parameterizations or (base.parameterization,),
-            self.optimizers or (base.optimizer,),
-            self.settings or (base.rates or base.alignment,),
-            self.constants or (None,),
-            self.epsilons or (base.epsilon,),
-            self.epsilons_per_parameter or (base.epsilon_per_parameter,),
-            self.weight_decays or (base.weight_decay,),
-            self.horizons,
+        before, after = (
+            PARAMETERIZATIONS[name].hidden[0].a for name in (self.base.parameterization, setting.parameterization)
         )
-        found: dict[Group, None] = {}
-        for parameterization, optimizer, setting, name, epsilon, per_parameter, decay, horizon in axes:
-            has_epsilon = OPTIMIZERS[optimizer].epsilon is not None if optimizer in OPTIMIZERS else True
-            spec = replace(
-                base,
-                width=self.all_widths[0],
-                parameterization=parameterization,
-                optimizer=optimizer,
-                epsilon=epsilon if has_epsilon else None,
-                epsilon_per_parameter=per_parameter and has_epsilon,
-                weight_decay=decay,
-                **_rates(setting, base),
-            )
-            if name is not None and name != DEFAULT:
-                if constants is None:
-                    raise ValueError(f"constants {name!r} have a name: expected a study to look it up in")
-                looked_up = constants(name, optimizer, parameterization)
-                spec = replace(
-                    spec,
-                    embedding_constant=looked_up.embedding,
-                    hidden_constant=looked_up.hidden,
-                    readout_constant=looked_up.readout,
-                )
-            found[Group(spec=spec, constants=name or _name_of(spec), horizon=horizon)] = None
-        return list(found)
+        family = OPTIMIZERS[setting.optimizer].family
+        return self.base.learning_rate * self.base.base_width ** float((after - before) * family.rate_correction)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the sweep as values that `json.dumps` takes."""
-        axes = {name: list(getattr(self, name)) for name in _AXES}
-        kind = "grid" if isinstance(self.search, Grid) else "search"
-        return {"base": self.base.to_json(), **axes, kind: dataclasses.asdict(self.search)}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Sweep":
-        """Read a sweep; refuse what it does not know."""
-        known = {"base", "search", "grid", *_AXES}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"{unknown[0]!r} is not part of a sweep: expected {', '.join(sorted(known))}")
-        if {"search", "grid"} <= set(values):
-            raise ValueError("both 'search' and 'grid' in a sweep: expected one of them")
-        axes = {name: tuple(values[name]) for name in _AXES if name in values}
-        kind = Grid if "grid" in values else Search
-        lattice = values.get("grid", values.get("search", {}))
-        fields = [field.name for field in dataclasses.fields(kind)]
-        if unknown := sorted(set(lattice) - set(fields)):
-            raise ValueError(f"{unknown[0]!r} is not part of a {kind.__name__.lower()}: expected {', '.join(fields)}")
-        return cls(base=Spec.from_json(values.get("base", {})), search=kind(**lattice), **axes)
+        """Return the sweep as values that `json.dumps` takes."""
+        return {
+            "base": self.base.to_json(),
+            "settings": [setting.to_json() for setting in self.all_settings],
+            "widths": list(self.all_widths),
+            "seeds": list(self.all_seeds),
+            "grid" if isinstance(self.search, Grid) else "search": dataclasses.asdict(self.search),
+        }
 
 
-_AXES: Sequence[str] = [field.name for field in dataclasses.fields(Sweep) if field.name not in ("base", "search")]
-
-
-def _rates(setting: str, base: Spec) -> dict[str, Any]:
-    """Say where learning rates come from: exponents of one's own have commas, an alignment has not."""
-    if "," in setting:
-        return {"rates": setting, "alignment": base.alignment}
-    return {"rates": None, "alignment": setting}
-
-
-def _name_of(spec: Spec) -> str:
-    """Call constants given by value by their values."""
-    values = (spec.embedding_constant, spec.hidden_constant, spec.readout_constant)
-    return DEFAULT if values == (1.0, 1.0, 1.0) else ",".join(f"{value:g}" for value in values)
+def expected_exponent(setting: Setting) -> float:
+    """Return how the theory lets the base learning rate change with width: where to start looking, no more."""
+    if not isinstance(setting.rates, Global):
+        return 0.0  # the exponents are in the rates of the layers
+    # One rate serves all layers, so it has to fall with the layer whose rate must fall most.
+    rates = solve(PARAMETERIZATIONS[setting.parameterization], OPTIMIZERS[setting.optimizer].family, FULL).rates
+    assert rates is not None
+    return float(min(-rate for rate in rates))

@@ -1,18 +1,18 @@
 """The search for constants ("Hyperparameter tuning for constant per-layer learning rate factors", appendix).
 
 The three constants γ are searched together, on a log scale, at the base width. When the number of trials is spent and
-an optimum lies at or near an edge of its range, that range is moved to 0.01 and 100 times the optimum, and as many
+an optimum lies at or near an edge of its range, that range is moved to 0.01 to 100 times the optimum, and as many
 trials follow. The result is an average over all trials that are as good as the best.
 
 The paper does not say which average. Ours is the geometric mean: what is searched on a log scale is averaged there,
-and a common factor or the inverse of constants changes nothing.
+and a common factor or the inverse of constants makes no difference.
 
 What to try next is a pure function of the trials so far, in the order of batches. The batch in progress is proposed
-from the batches before it, however much of it is known: a search that was stopped goes on as if it was not. The price
-is that a batch waits for its slowest trial; in lanes, all trials of a batch end together anyway.
+from the batches before it, however much of it is known, so a search that was stopped resumes as if it had not been. The
+price is that a batch waits for its slowest trial; in lanes, all trials of a batch end together anyway.
 
-Trials that diverged are told to the sampler as infinitely bad, so that it stays away from where they lie. To leave them
-out as failures costs up to a factor of five in excess loss on the function of `benchmarks/tuning.py`.
+The sampler sees trials that diverged as infinitely bad, so that it stays away from them. Leaving them out as failures
+costs up to a factor of five in excess loss on the function of `benchmarks/tuning.py`.
 """
 
 import math
@@ -29,8 +29,8 @@ Ranges = Mapping[Role, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """Constants that were tried, and their eval loss; NaN or infinite where training diverged."""
+class ConstantsTrial:
+    """Constants that were tried, and their eval loss; NaN or infinite if training diverged."""
 
     constants: Constants
     loss: float
@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """What a search for constants has found.
+    """The result of a search for constants.
 
     Attributes:
         constants: The average over the best trials.
@@ -57,7 +57,7 @@ class Tuned:
     at_edge: tuple[Role, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Give all but the constants as values that `json.dumps` takes."""
+        """Return all but the constants as values that `json.dumps` takes."""
         return {
             "eval_loss": self.loss,
             "averaged": self.averaged,
@@ -72,9 +72,9 @@ class Tuning:
     """A search for constants."""
 
     trials: int = 800
-    """How many trials to run, and again after each move of a range; 60 are sensible on a CPU."""
+    """Trials to run, and again after each move of a range; 60 are sensible on a CPU."""
     batch: int = 32
-    """How many trials to propose at a time."""
+    """Trials to propose at a time."""
     low: float = 1e-2
     """The lower end of the range of each constant, at first."""
     high: float = 1e2
@@ -84,7 +84,7 @@ class Tuning:
     extensions: int = 2
     """How many times ranges may be moved."""
     tolerance: float = 1e-3
-    """How much worse than the best, as a fraction, a trial may be to be as good as the best."""
+    """How much worse than the best, as a fraction, a trial may be to count as good as the best."""
     seed: int = 0
     """The seed of the sampler."""
 
@@ -95,8 +95,8 @@ class Tuning:
         if not 0 < self.low < self.high < math.inf:
             raise ValueError(f"constants from {self.low} to {self.high}: expected 0 < low < high")
 
-    def propose(self, tried: Sequence[Trial]) -> list[Constants]:
-        """Say which constants to try next, side by side: the rest of the batch in progress; nothing at the end.
+    def propose(self, tried: Sequence[ConstantsTrial]) -> list[Constants]:
+        """Return the constants to try next, side by side: the rest of the batch in progress; nothing at the end.
 
         Args:
             tried: All trials so far, batch after batch; within a batch, the order does not matter.
@@ -110,14 +110,14 @@ class Tuning:
         before = sorted(range(start), key=lambda i: (self._batch_of(i), astuple(tried[i].constants)))
         batch = _sample([tried[i] for i in before], ranges, size, seed=[self.seed, start])
         if start == 0 and self.low <= 1 <= self.high:
-            # The default comes first: tuning then says what it gains over it.
+            # The default comes first, so that the gain over it is known.
             batch[0] = Constants()
         known = [trial.constants for trial in tried[start:]]
         # As many as are left, even if what is known was proposed by other settings.
         return [constants for constants in batch if constants not in known][: size - len(known)]
 
-    def result(self, tried: Sequence[Trial]) -> Tuned | None:
-        """Give what was found so far; nothing if every trial diverged."""
+    def result(self, tried: Sequence[ConstantsTrial]) -> Tuned | None:
+        """Return what was found so far; None if every trial diverged."""
         best = self._best(tried)
         if not best:
             return None
@@ -139,8 +139,8 @@ class Tuning:
         stage, spent = divmod(number, self.trials)
         return stage, spent // self.batch
 
-    def _ranges(self, tried: Sequence[Trial]) -> tuple[Ranges, bool]:
-        """Give the ranges to search in now, and whether the search is over."""
+    def _ranges(self, tried: Sequence[ConstantsTrial]) -> tuple[Ranges, bool]:
+        """Return the ranges to search in now, and whether the search is over."""
         ranges = dict.fromkeys(Role, self._first_range)
         for stage in range(1, len(tried) // self.trials + 1):
             best = self._best(tried[: stage * self.trials])
@@ -151,7 +151,7 @@ class Tuning:
             ranges |= {role: (_rounded(optimum.of(role) / 100), _rounded(optimum.of(role) * 100)) for role in moved}
         return ranges, False
 
-    def _best(self, tried: Sequence[Trial]) -> list[Trial]:
+    def _best(self, tried: Sequence[ConstantsTrial]) -> list[ConstantsTrial]:
         losses = [trial.loss for trial in tried if math.isfinite(trial.loss)]
         return [trial for trial in tried if trial.loss <= min(losses) * (1 + self.tolerance)] if losses else []
 
@@ -159,7 +159,7 @@ class Tuning:
         return constant <= ends[0] * self.near or constant >= ends[1] / self.near
 
 
-def _average(trials: Sequence[Trial]) -> Constants:
+def _average(trials: Sequence[ConstantsTrial]) -> Constants:
     # An exact sum, so that the order of trials cannot show.
     sums = {role.value: math.fsum(math.log(trial.constants.of(role)) for trial in trials) for role in Role}
     return Constants(**{name: _rounded(math.exp(total / len(trials))) for name, total in sums.items()})
@@ -170,7 +170,7 @@ def _rounded(number: float) -> float:
     return float(f"{number:.6g}")
 
 
-def _sample(history: Sequence[Trial], ranges: Ranges, count: int, seed: Sequence[int]) -> list[Constants]:
+def _sample(history: Sequence[ConstantsTrial], ranges: Ranges, count: int, seed: Sequence[int]) -> list[Constants]:
     """Ask Optuna for a batch: a tree-structured Parzen estimator that keeps away from trials in flight."""
     import optuna
 

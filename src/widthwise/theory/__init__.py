@@ -39,5 +39,11 @@ from widthwise.theory.parameterization import STANDARD as STANDARD
 from widthwise.theory.parameterization import Layer as Layer
 from widthwise.theory.parameterization import Parameterization as Parameterization
 from widthwise.theory.parameterization import Role as Role
+from widthwise.theory.rates import RATE_RULES as RATE_RULES
+from widthwise.theory.rates import Aligned as Aligned
+from widthwise.theory.rates import Global as Global
+from widthwise.theory.rates import Own as Own
+from widthwise.theory.rates import RateRule as RateRule
+from widthwise.theory.rates import read_rates as read_rates
 from widthwise.theory.solver import solve as solve
 from widthwise.theory.solver import solve_by_role as solve_by_role

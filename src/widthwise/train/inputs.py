@@ -18,7 +18,7 @@ from widthwise.data import (
     prepare,
     training_batches,
 )
-from widthwise.data.corpus import Progress
+from widthwise.data.corpus import OnProgress
 from widthwise.train.spec import Spec
 
 
@@ -31,7 +31,7 @@ class Inputs:
     fingerprint: dict[str, Any]
 
 
-def load_inputs(spec: Spec, *, progress: Progress = lambda _: None) -> Inputs:
+def load_inputs(spec: Spec, *, progress: OnProgress = lambda _: None) -> Inputs:
     """Open the data of a run, tokenizing it first if necessary."""
     if spec.data == "synthetic":
         language = Synthetic(

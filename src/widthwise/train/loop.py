@@ -16,7 +16,7 @@ from widthwise.parameterize import PyTree
 from widthwise.train.lanes import ChunkResult, Lanes
 from widthwise.train.program import State
 
-Status: TypeAlias = Literal["finished", "diverged", "interrupted"]
+EndStatus: TypeAlias = Literal["finished", "diverged", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Result:
         alignment: The measurements of a probe; empty without one.
     """
 
-    status: Status
+    status: EndStatus
     steps: int
     train_loss: list[float]
     points: list[Point]
@@ -267,7 +267,7 @@ def _progress(record: _Record, step: int, steps: int, start: int, count: int) ->
 
 def _result(record: _Record, lane: int, diverged_at: int, unfinished: bool) -> Result:
     losses = record.losses[lane]
-    status: Status = "diverged" if diverged_at >= 0 else "interrupted" if unfinished else "finished"
+    status: EndStatus = "diverged" if diverged_at >= 0 else "interrupted" if unfinished else "finished"
     return Result(
         status=status,
         steps=diverged_at if diverged_at >= 0 else len(losses),

@@ -7,8 +7,10 @@ import dataclasses
 import functools
 import hashlib
 import json
-from dataclasses import dataclass
-from fractions import Fraction
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -16,20 +18,10 @@ import jax
 from widthwise.models import Transformer, prescribe
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants, Prescription, Scales
-from widthwise.theory import ALIGNMENTS, FULL, PARAMETERIZATIONS, Assessment, check, exact, solve
+from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, Assessment, RateRule
+from widthwise.theory.rates import read_exponents, read_rates
+from widthwise.train.cost import flops_per_step
 from widthwise.train.program import Lane, Program
-
-GLOBAL = "global"
-"""Instead of an alignment: the same learning rate for every parameter at every width."""
-
-OWN = "own"
-"""Instead of an alignment: the user's own exponents."""
-
-
-def describe(setting: str) -> str:
-    """Describe where the learning rates come from."""
-    return {GLOBAL: "one global learning rate", OWN: "learning rates of your own"}.get(setting, f"{setting} alignment")
-
 
 DATA = ("stdlib", "synthetic", "text", "c4")
 DTYPES = ("auto", "float32", "bfloat16")
@@ -99,40 +91,70 @@ class Spec:
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
         for name in ("warmup", "seed", "data_seed", "weight_decay"):
-            if (value := getattr(self, name)) < 0:
-                raise ValueError(f"{name} is {value}: expected 0 or more")
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                raise ValueError(f"{name} is {value}: expected 0 or more, and finite")
         for name in ("learning_rate", "embedding_constant", "hidden_constant", "readout_constant"):
-            if not (value := getattr(self, name)) > 0:
-                raise ValueError(f"{name} is {value}: expected a number above 0")
+            if not 0 < (value := getattr(self, name)) < math.inf:
+                raise ValueError(f"{name} is {value}: expected a number above 0, and finite")
         for name, known in (
             ("data", DATA),
             ("optimizer", OPTIMIZERS),
             ("parameterization", PARAMETERIZATIONS),
-            ("alignment", (*ALIGNMENTS, GLOBAL)),
+            ("alignment", RATE_RULES),
             ("dtype", DTYPES),
         ):
             if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
+                own = name == "data" and ("." in value or "/" in value or os.path.exists(value))
+                hint = f"; for your own text: --data text --paths {value}" if own else ""
+                raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}{hint}")
         if self.width % self.head_dim:
             raise ValueError(f"width is {self.width}: expected a multiple of the head dimension {self.head_dim}")
-        self.own_rates()
+        self.rate_rule  # noqa: B018  refuses exponents that cannot be read
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
-        if self.epsilon is not None and not self.epsilon >= 0:
-            raise ValueError(f"epsilon is {self.epsilon}: expected 0 or more")
+        if self.epsilon is not None and not 0 <= self.epsilon < math.inf:
+            raise ValueError(f"epsilon is {self.epsilon}: expected 0 or more, and finite")
         if (self.data == "text") and not self.paths:
             raise ValueError("data is 'text' but there are no paths: name files, folders or patterns")
         if self.paths and self.data not in ("text", "c4"):
             raise ValueError(f"paths are given but data is {self.data!r}: expected text or c4")
 
     @property
-    def setting(self) -> str:
-        """The name of the learning rates: an alignment, global, or own."""
-        return self.alignment if self.rates is None else OWN
+    def rate_rule(self) -> RateRule:
+        """How layers' learning rates follow from the base rate."""
+        return read_rates(self.alignment) if self.rates is None else read_exponents(self.rates)
 
-    def own_rates(self) -> tuple[Fraction, ...] | None:
-        """Return the user's own exponents, if there are any."""
-        return None if self.rates is None else _read_rates(self.rates)
+    @property
+    def constants(self) -> Constants:
+        """The factors on the learning rates of the roles."""
+        return Constants(embedding=self.embedding_constant, hidden=self.hidden_constant, readout=self.readout_constant)
+
+    def with_constants(self, constants: Constants) -> "Spec":
+        """Return the specification with other constants."""
+        return dataclasses.replace(
+            self,
+            embedding_constant=constants.embedding,
+            hidden_constant=constants.hidden,
+            readout_constant=constants.readout,
+        )
+
+    def exponents(self) -> Assessment:
+        """Return the exponents of every layer with the theory's verdict."""
+        return self.rate_rule.exponents(PARAMETERIZATIONS[self.parameterization], OPTIMIZERS[self.optimizer].family)
+
+    def transformer(self, vocabulary: int, dtype: str = "float32") -> Transformer:
+        """Return the model, for a tokenizer with this many tokens."""
+        room = vocabulary if self.vocabulary is None else self.vocabulary
+        if room < vocabulary:
+            raise ValueError(f"vocabulary is {room}: the tokenizer has {vocabulary} tokens")
+        return Transformer(
+            width=self.width,
+            blocks=self.blocks,
+            head_dim=self.head_dim,
+            context=self.context,
+            vocabulary=room,
+            dtype=dtype,
+        )
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Spec":
@@ -149,29 +171,47 @@ class Spec:
         return {**dataclasses.asdict(self), "paths": list(self.paths)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
     """A resolved specification.
 
     Attributes:
+        id: The hash of the identity.
         spec: The specification.
         program: The program to compile.
         lane: The data of this run.
         prescription: What the parameterization prescribes.
-        identity: Everything that determines what is computed, in numbers.
+        identity: Everything that decides what is computed, in numbers.
+        names: What the specification cannot tell, such as the name of its constants; kept with the request.
     """
 
+    id: str
     spec: Spec
     program: Program
     lane: Lane
     prescription: Prescription
     identity: dict[str, Any]
+    names: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def id(self) -> str:
-        """The hash of the identity."""
-        canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    def probe(self) -> bool:
+        """Whether it measures alignment during training."""
+        return "probe" in self.identity
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What a study keeps of the request for this run."""
+        return {**self.spec.to_json(), **self.names, **({"probe": True} if self.probe else {})}
+
+    @property
+    def portable(self) -> Spec:
+        """The specification with its precision spelled out: "auto" may mean something else on another machine."""
+        return dataclasses.replace(self.spec, dtype=self.program.model.dtype)
+
+    @property
+    def flops(self) -> float:
+        """The FLOPs of its training."""
+        return self.program.steps * flops_per_step(self.program.model, self.spec.batch)
 
 
 def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = False) -> Run:
@@ -179,73 +219,36 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
 
     A run that measures alignment (`probe`) is a different run, because it computes more.
     """
-    room = vocabulary if spec.vocabulary is None else spec.vocabulary
-    if room < vocabulary:
-        raise ValueError(f"vocabulary is {room}: the tokenizer has {vocabulary} tokens")
     dtype = spec.dtype if spec.dtype != "auto" else "bfloat16" if jax.default_backend() == "gpu" else "float32"
-    model = Transformer(
-        width=spec.width,
-        blocks=spec.blocks,
-        head_dim=spec.head_dim,
-        context=spec.context,
-        vocabulary=room,
-        dtype=dtype,
-    )
-    network, optimizer = PARAMETERIZATIONS[spec.parameterization], OPTIMIZERS[spec.optimizer]
-    constants = Constants(embedding=spec.embedding_constant, hidden=spec.hidden_constant, readout=spec.readout_constant)
+    model = spec.transformer(vocabulary, dtype)
+    optimizer = OPTIMIZERS[spec.optimizer]
     plan, constant_epsilon = _prescribed(
-        model, spec.parameterization, spec.optimizer, spec.alignment, spec.rates, spec.base_width, constants
+        model, spec.parameterization, spec.optimizer, spec.rate_rule, spec.base_width, spec.constants
     )
-    scales = plan.scales if spec.epsilon_per_parameter else constant_epsilon
     epsilon = spec.epsilon if spec.epsilon is not None else optimizer.epsilon
     lane = Lane(
         seed=spec.seed,
-        scales=scales,
-        attention_scale=model.attention_scale(network),
+        scales=plan.scales if spec.epsilon_per_parameter else constant_epsilon,
+        attention_scale=model.attention_scale(PARAMETERIZATIONS[spec.parameterization]),
         learning_rate=spec.learning_rate,
         epsilon=0.0 if epsilon is None else epsilon,
         weight_decay=spec.weight_decay,
     )
     program = Program(model=model, optimizer=optimizer, layout=plan.layout, steps=spec.steps, warmup=spec.warmup)
     identity = _identity(spec, program, lane, data) | ({"probe": True} if probe else {})
-    return Run(spec, program, lane, plan, identity)
-
-
-def exponents_of(spec: Spec) -> Assessment:
-    """Return the exponents of a specification, with the theory's verdict on them."""
-    return _exponents(spec.parameterization, spec.optimizer, spec.alignment, spec.rates)
-
-
-def _exponents(parameterization: str, optimizer: str, alignment: str, rates: str | None) -> Assessment:
-    network, family = PARAMETERIZATIONS[parameterization], OPTIMIZERS[optimizer].family
-    if rates is not None:
-        return check(network, [-rate for rate in _read_rates(rates)], family, FULL)
-    if alignment == GLOBAL:
-        return check(network, [0] * len(network.layers), family, FULL)
-    return solve(network, family, ALIGNMENTS[alignment])
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    run_id = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return Run(id=run_id, spec=spec, program=program, lane=lane, prescription=plan, identity=identity)
 
 
 @functools.lru_cache(maxsize=256)
 def _prescribed(
-    model: Transformer,
-    parameterization: str,
-    optimizer: str,
-    alignment: str,
-    rates: str | None,
-    base_width: int,
-    constants: Constants,
+    model: Transformer, parameterization: str, optimizer: str, rates: RateRule, base_width: int, constants: Constants
 ) -> tuple[Prescription, Scales]:
     """Prescribe once for all learning rates and seeds; also return the scales with a constant epsilon."""
-    exponents = _exponents(parameterization, optimizer, alignment, rates)
+    exponents = rates.exponents(PARAMETERIZATIONS[parameterization], OPTIMIZERS[optimizer].family)
     plan = prescribe(model, exponents, base_width=base_width, constants=constants)
     return plan, plan.scales.with_constant_epsilon()
-
-
-def _read_rates(rates: str) -> tuple[Fraction, ...]:
-    found = tuple(exact(part) for part in rates.split(","))
-    if len(found) != 3:
-        raise ValueError(f"rates are {rates!r}: expected three, for embedding, hidden and readout: 0,-1,-1")
-    return found
 
 
 def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) -> dict[str, Any]:

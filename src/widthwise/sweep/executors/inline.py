@@ -1,14 +1,14 @@
-"""The executor in this process: one pack at a time, nothing between the work and a debugger or a profiler."""
+"""The executor in this process: one pack at a time, with nothing between the work and a debugger or a profiler."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from widthwise.sweep.executors.contract import Executor, Outcome, Work, attempt
+from widthwise.sweep.executors.contract import Completion, Executor, OnTold, Work, attempt
 
 
 class Inline(Executor):
-    """Computes packs here, when their results are asked for."""
+    """Computes packs in this process while their results are iterated over."""
 
     def __init__(self) -> None:
         self._line: deque[tuple[str, Work, Any]] = deque()
@@ -23,11 +23,8 @@ class Inline(Executor):
         self._line.append((key, work, payload))
 
     def results(
-        self,
-        *,
-        progress: Callable[[str, Any], None] = lambda _key, _value: None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Outcome]:
+        self, *, progress: OnTold = lambda _key, _value: None, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Completion]:
         """Compute one pack after the other."""
         while self._line and not stop():
             key, work, payload = self._line.popleft()
@@ -39,5 +36,5 @@ class Inline(Executor):
             yield attempt(key, work, payload, tell)
 
     def close(self) -> None:
-        """Forget the packs in line."""
+        """Drop the packs in line."""
         self._line.clear()

@@ -1,119 +1,74 @@
-"""The executor on this machine: several processes, each with a pack at a time and its share of the cores.
+"""The executor on this machine: several processes, each with one pack at a time and its share of the cores.
 
-On a CPU, lanes of one program give nothing, so packs are spread over processes. These are spawned, not forked, because
-JAX has threads, and kept, because their compiled programs are warm. A pipe to each is all there is:
-`ProcessPoolExecutor` loses every pack in flight when one worker dies; here that worker's pack goes to another.
+On a CPU, lanes of one program gain nothing, so packs are spread over processes. These are spawned, not forked, because
+JAX has threads, and reused, because they hold compiled programs. Each is reached through one pipe:
+`ProcessPoolExecutor` loses every pack in flight when one worker dies; here only that worker's pack is tried again.
 """
 
 import os
-import pickle
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import Any
 
-from widthwise.sweep.executors.contract import ATTEMPTS, Executor, Failed, Outcome, Work, attempt_pickled
-from widthwise.sweep.executors.environment import on_cpu
-
-POLL = 0.2
-"""Seconds between questions whether to stop."""
+from widthwise.sweep.executors.contract import POLL, Completion, OnTold, Submission, WorkerPool, cpu_environment
 
 
-class Processes(Executor):
+class Processes(WorkerPool):
     """Computes packs in several processes on this machine's CPU.
 
     Args:
-        workers: How many processes; they start when they are first needed.
-        say: Told, in a line, when a worker died and its pack is given to another.
+        workers: The number of processes; they start when they are first needed.
+        say: Receives a line when a worker died and its pack is tried again.
     """
 
     def __init__(self, workers: int, *, say: Callable[[str], None] = lambda _: None) -> None:
         if workers < 1:
             raise ValueError(f"workers is {workers}: expected 1 or more")
-        self._capacity, self._say = workers, say
-        self._line: deque[_Pack] = deque()
-        self._workers: list[_Worker] = []
+        super().__init__(say=say)
+        self._capacity = workers
+        self._idle: list[_Worker] = []
 
     @property
     def capacity(self) -> int:
         """The number of workers."""
         return self._capacity
 
-    def submit(self, key: str, work: Work, payload: Any) -> None:
-        """Give a pack to a worker that is free, or put it in line."""
-        self._line.append(_Pack(key, pickle.dumps((work, payload))))
-        self._hand_out()
-
-    def results(
-        self,
-        *,
-        progress: Callable[[str, Any], None] = lambda _key, _value: None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Outcome]:
-        """Listen to the workers."""
-        while True:
-            if stop():
-                for worker in self._workers:
-                    worker.ask_to_stop()
-            else:
-                self._hand_out()
-            busy = {worker.pipe: worker for worker in self._workers if worker.pack is not None}
-            if not busy:
-                return
-            for pipe in connection.wait(list(busy), POLL):
-                outcome = self._hear(busy[pipe], progress)  # pyright: ignore[reportArgumentType]
-                if outcome is not None:
-                    yield outcome
-
     def close(self) -> None:
         """Kill the workers: they hold nothing that only they know, and may be deep in a computation."""
-        for worker in self._workers:
+        for worker in (*self._running, *self._idle):
             worker.kill()
-        self._workers.clear()
+        self._running.clear()
+        self._idle.clear()
         self._line.clear()
 
-    def _hand_out(self) -> None:
-        while self._line:
-            worker = next((worker for worker in self._workers if worker.pack is None), None)
-            if worker is None:
-                if len(self._workers) == self._capacity:
-                    return
-                worker = _Worker(on_cpu(_cores() // self._capacity))
-                self._workers.append(worker)
-            worker.give(self._line.popleft())
+    def _start(self, pack: Submission) -> "_Worker":
+        worker = self._idle.pop() if self._idle else _Worker(cpu_environment(_cores() // self._capacity))
+        worker.start(pack)
+        return worker
 
-    def _hear(self, worker: "_Worker", progress: Callable[[str, Any], None]) -> Outcome | None:
-        """Take one message of a worker with a pack; a worker that died has left an end of file."""
-        pack = worker.pack
-        assert pack is not None
+    def _listen(self, progress: OnTold, stopping: bool) -> Iterator[Completion | None]:
+        workers: dict[Any, _Worker] = {worker.pipe: worker for worker in self._running}
+        if stopping:
+            for worker in workers.values():
+                worker.ask_to_stop()
+        for pipe in connection.wait(list(workers), POLL):
+            yield self._receive(workers[pipe], progress)
+
+    def _receive(self, worker: "_Worker", progress: OnTold) -> Completion | None:
         try:
             message = worker.pipe.recv()
-        except (EOFError, OSError):
-            self._workers.remove(worker)
-            return self._lost(pack, worker.bury())
+        except (EOFError, OSError):  # the worker died
+            return self._retry(self._running.pop(worker), worker.bury())
         if isinstance(message, _Told):
-            progress(pack.key, message.value)
+            progress(self._running[worker].key, message.value)
             return None
-        worker.pack = None
+        del self._running[worker]
+        self._idle.append(worker)
         return message
-
-    def _lost(self, pack: "_Pack", how: str) -> Failed | None:
-        if pack.attempts == ATTEMPTS:
-            return Failed(key=pack.key, error=f"its worker {how}, the last of {ATTEMPTS} that tried")
-        self._say(f"{pack.key}: its worker {how}; another one starts it again")
-        self._line.appendleft(pack)
-        return None
-
-
-@dataclass
-class _Pack:
-    key: str
-    task: bytes
-    attempts: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,36 +82,33 @@ class _Worker:
     def __init__(self, environment: dict[str, str]) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.pack: _Pack | None = None
-        self._asked = False
+        self._asked_to_stop = False
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
         with _at_birth(environment):
             self._process.start()
         theirs.close()  # or there would be no end of file when the worker dies
 
-    def give(self, pack: _Pack) -> None:
-        """Have a pack computed."""
-        self.pack, self._asked = pack, False
-        pack.attempts += 1
-        with suppress(OSError):  # a worker that is dead will be noticed by who listens to it
-            self.pipe.send((pack.key, pack.task))
+    def start(self, pack: Submission) -> None:
+        self._asked_to_stop = False
+        self._send(pack)
 
     def ask_to_stop(self) -> None:
-        """Let the work under way hear, when next it tells something, that it is to stop."""
-        if self.pack is not None and not self._asked:
-            self._asked = True
-            with suppress(OSError):
-                self.pipe.send(None)
+        if not self._asked_to_stop:
+            self._asked_to_stop = True
+            self._send(None)
+
+    def _send(self, message: Any) -> None:
+        with suppress(OSError):  # the worker is dead, which is noticed when its pipe is read
+            self.pipe.send(message)
 
     def kill(self) -> None:
-        """End it, whatever it does."""
         self._process.kill()
         self._process.join()
         self._process.close()
         self.pipe.close()
 
     def bury(self) -> str:
-        """Say how it ended; leave nothing of it."""
+        """Remove a dead worker and return how it ended."""
         self._process.join(1.0)  # its pipe closes a moment before it is gone
         code = self._process.exitcode
         self.kill()
@@ -170,22 +122,21 @@ class _Worker:
 
 def _serve(pipe: connection.Connection) -> None:
     """Compute packs until the driver closes the pipe or is gone."""
-    threading.Thread(target=_end_with_driver, daemon=True).start()
+    threading.Thread(target=_exit_with_driver, daemon=True).start()
 
     def tell(value: Any) -> bool:
         pipe.send(_Told(value))
-        return pipe.poll()  # during work, the driver sends nothing but the wish to stop
+        return pipe.poll()  # during work, the driver sends nothing but the request to stop
 
     with suppress(EOFError, OSError):
         while True:
-            message = pipe.recv()
-            if message is not None:  # a wish to stop that came too late
-                key, task = message
-                pipe.send_bytes(attempt_pickled(key, task, tell))
+            pack: Submission | None = pipe.recv()
+            if pack is not None:  # None: a request to stop that came too late
+                pipe.send_bytes(pack.compute(tell))
 
 
-def _end_with_driver() -> None:
-    """Wait until the driver is gone, however it went, and end this worker in the middle of its work."""
+def _exit_with_driver() -> None:
+    """Wait until the driver is gone, however it ended, and exit in the middle of any work."""
     driver = parent_process()
     assert driver is not None
     connection.wait([driver.sentinel])
@@ -194,10 +145,10 @@ def _end_with_driver() -> None:
 
 @contextmanager
 def _at_birth(environment: dict[str, str]) -> Iterator[None]:
-    """Let a process that is started here have these variables, unless the user set them, and be deaf to Ctrl-C.
+    """Let a process started here have these variables, unless the user set them, and block Ctrl-C in it.
 
-    A terminal sends Ctrl-C to all processes; what it means for workers is for the driver to say. Blocked from before
-    the first instruction, it cannot come while a worker imports, as it could if the worker itself ignored it.
+    A terminal sends Ctrl-C to all processes; only the driver decides what it means for workers. Because it is blocked
+    from the first instruction, it cannot arrive during imports, as it could if the worker ignored it by itself.
     """
     resource_tracker.ensure_running()  # started with the first process, it would unblock Ctrl-C
     added = {name: value for name, value in environment.items() if name not in os.environ}

@@ -1,0 +1,145 @@
+"""A setting: everything that a learning rate is searched for, as one value.
+
+Runs of one setting differ in width, learning rate and seed alone, and one power law of the optimal learning rate
+against width is read from them. The name of the constants and the horizon are kept with every run, because they cannot
+be read off its numbers: 877 steps may be fixed or compute-optimal.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from widthwise.theory import PARAMETERIZATIONS, Aligned, Own, RateRule, Role, read_rates
+
+if TYPE_CHECKING:  # reading a study needs no JAX
+    from widthwise.parameterize import Constants
+    from widthwise.train import Spec
+
+Horizon: TypeAlias = Literal["fixed", "compute_optimal"]
+"""How long a run trains: for a given number of steps, or for 20 tokens per parameter."""
+DEFAULT = "default"
+"""The name of the constants that are all 1."""
+FULL_ALIGNMENT = Aligned("full")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the runs of one group share, apart from the model, the data and the steps.
+
+    Attributes:
+        parameterization: The parameterization's name.
+        optimizer: The optimizer's name.
+        rates: How layers' learning rates follow from the base rate.
+        constants: The name of the constants.
+        epsilon: The base epsilon; the optimizer's own if None.
+        epsilon_per_parameter: Whether epsilon follows the gradients' exponents.
+        weight_decay: The independent weight decay.
+        horizon: Fixed or compute-optimal.
+    """
+
+    parameterization: str = "standard"
+    optimizer: str = "adam"
+    rates: RateRule = FULL_ALIGNMENT
+    constants: str = DEFAULT
+    epsilon: float | None = None
+    epsilon_per_parameter: bool = False
+    weight_decay: float = 0.0
+    horizon: Horizon = "fixed"
+
+    def __post_init__(self) -> None:
+        for name, known in (("parameterization", PARAMETERIZATIONS), ("horizon", get_args(Horizon))):
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> "Setting":
+        """Return the setting of a request, as a study keeps it."""
+        rates = request.get("rates")
+        values = {name: request[name] for name in _PLAIN if name in request}
+        if "constants" not in values:
+            values["constants"] = name_constants([request.get(f"{role.value}_constant", 1.0) for role in Role])
+        return cls(**values, rates=read_rates(request["alignment"] if rates is None else rates))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of a group in JSON."""
+        return {
+            "parameterization": self.parameterization,
+            "optimizer": self.optimizer,
+            "setting": self.rates.name,
+            "constants": self.constants,
+            "horizon": self.horizon,
+        }
+
+    @property
+    def title(self) -> str:
+        """The setting in a line."""
+        return (
+            f"{self.parameterization}, {self.optimizer}, {self.rates.text}, {self.constants} constants, "
+            f"{self.horizon.replace('_', '-')} horizon"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the setting as values that `json.dumps` takes."""
+        return {**{name: getattr(self, name) for name in _PLAIN}, "rates": self.rates.text}
+
+    def apply(self, base: "Spec", constants: "Constants") -> "Spec":
+        """Return a specification with this setting.
+
+        Args:
+            base: Where everything else comes from.
+            constants: What the name of the constants stands for.
+        """
+        own = isinstance(self.rates, Own)
+        changed = dataclasses.replace(
+            base,
+            parameterization=self.parameterization,
+            optimizer=self.optimizer,
+            alignment=base.alignment if own else self.rates.name,
+            rates=self.rates.text if own else None,
+            epsilon=self.epsilon,
+            epsilon_per_parameter=self.epsilon_per_parameter,
+            weight_decay=self.weight_decay,
+        )
+        return changed.with_constants(constants)
+
+
+def settings(base: Setting | None = None, **axes: Sequence[Any]) -> tuple[Setting, ...]:
+    """Return all combinations of values, each once; an optimizer without an epsilon has one for all epsilons.
+
+    Args:
+        base: Where the other values come from.
+        axes: Values by the name of a field of a setting; none stands for the base's own.
+
+    >>> [setting.rates.text for setting in settings(rates=(Aligned("none"), Aligned("full")), epsilon=())]
+    ['none', 'full']
+    """
+    for name, values in axes.items():
+        if len(set(values)) < len(values):
+            given = ", ".join(str(getattr(value, "text", value)) for value in values)
+            raise ValueError(f"{name} is {given}: expected each once")
+    chosen = {name: values for name, values in axes.items() if values}
+    combined = (dict(zip(chosen, values, strict=True)) for values in itertools.product(*chosen.values()))
+    return tuple(dict.fromkeys(_without_epsilon(dataclasses.replace(base or Setting(), **one)) for one in combined))
+
+
+def name_constants(values: Sequence[float]) -> str:
+    """Return the name of the constants with these values for embedding, hidden and readout.
+
+    >>> name_constants([1, 1, 1]), name_constants([1, 0.5, 1])
+    ('default', '1,0.5,1')
+    """
+    return DEFAULT if set(values) == {1.0} else ",".join(f"{value:g}" for value in values)
+
+
+def _without_epsilon(setting: Setting) -> Setting:
+    from widthwise.optim import OPTIMIZERS
+
+    if setting.optimizer not in OPTIMIZERS or OPTIMIZERS[setting.optimizer].epsilon is not None:
+        return setting
+    return dataclasses.replace(setting, epsilon=None, epsilon_per_parameter=False)
+
+
+_PLAIN = tuple(field.name for field in dataclasses.fields(Setting) if field.name != "rates")

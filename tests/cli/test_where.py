@@ -1,0 +1,33 @@
+"""Where a sweep is computed, and what a person sees of it meanwhile."""
+
+import jax
+import pytest
+
+from widthwise.cli.where import Where, describe_progress
+from widthwise.sweep.progress import SweepProgress
+from widthwise.train import Spec
+
+
+@pytest.mark.parametrize(("where", "left"), [(Where(), []), (Where(processes=2), ["cpu"]), (Where(ray="x:1"), ["cpu"])])
+def test_only_a_command_with_workers_leaves_the_accelerators_to_them_and_only_when_told(monkeypatch, where, left):
+    platforms = []
+    monkeypatch.setattr(jax.config, "update", lambda name, value: platforms.append(value))
+    where.with_dtype(Spec())
+    assert platforms == []
+    where.leave_accelerators_to_workers()
+    assert platforms == left
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "dtype"), [(1, "auto", "bfloat16"), (1, "float32", "float32"), (0, "auto", "auto")]
+)
+def test_the_precision_that_is_left_open_is_that_of_the_workers(gpus: float, given: str, dtype: str):
+    assert Where(ray="auto", gpus_per_task=gpus).with_dtype(Spec(dtype=given)).dtype == dtype
+
+
+def test_progress_tells_what_is_done_running_diverged_best_and_left():
+    progress = SweepProgress(wanted=20, done=9, diverged=2, running=4, best=(2.5, 64), seconds_left=75)
+    line = describe_progress(progress)
+    for part in ("9 of 20 runs", "4 running", "2 diverged", "best 2.5000 at width 64", "1:15 min left"):
+        assert part in line
+    assert "waiting for 3" in describe_progress(SweepProgress(wanted=3, elsewhere=3))
