@@ -140,3 +140,23 @@ def test_a_width_that_cannot_be_predicted_is_refused(tmp_path, capsys):
     filled(tmp_path, group(exponent=0, tried=3, seeds=1))
     assert main(["fit", str(tmp_path), "--predict", "0"]) == 2
     assert capsys.readouterr().err == "widthwise fit: width is 0: expected 1 or more\n"
+
+
+def test_one_rule_written_in_two_ways_is_one_group(tmp_path, capsys):
+    """A study of version 0.1.0 kept exponents as they were typed."""
+    written = [*group(exponent=0.0, rates="0,-0.5,-1"), *group(exponent=0.0, rates="0,-1/2,-1")]
+    requests = [Request(request=asked.request, id=outcome.run, identity={}) for asked, outcome in written]
+    half = len(written) // 2
+    with Study.open(tmp_path) as study:
+        # The second half asks for the runs of the first half again, as a resumed command does.
+        first = [request.id for request in requests[:half]]
+        study.ask(requests[:half])
+        study.ask(
+            [
+                Request(request=request.request, id=run, identity={})
+                for request, run in zip(requests[half:], first, strict=True)
+            ]
+        )
+        study.record([outcome for _, outcome in written[:half]])
+    (fit,) = fits(capsys, tmp_path)
+    assert (fit["setting"], fit["where"]) == ("own", {})

@@ -14,7 +14,7 @@ import pytest
 from widthwise.cli import main
 from widthwise.cli.running import StatusLine
 
-LONG = "9 of 20 runs wanted so far  4 running  2 diverged  best 2.5000 at width 64  1:15 min left for these"
+LONG = "9 of 20 runs so far  4 running  waiting for 3  2 diverged  best 2.5000 at width 64  1:15 min left"
 
 
 class Terminal:

@@ -39,7 +39,7 @@ def test_nonsense_is_refused_in_one_line_and_nothing_is_written(tmp_path, capsys
         (["--settings", "0,1"], "rates are '0,1'"),
         (["--parameterizations", "mupp"], "parameterization is 'mupp': expected one of"),
         (["--horizons", "long"], "invalid choice 'long'"),
-        (["--epsilons", "-1"], "epsilon is -1.0: expected 0 or more"),
+        (["--epsilons", "-1"], "epsilon is -1.0: expected a finite number, 0 or more"),
         (["--grid", "1", "0.1"], "expected 0 < lowest < highest"),
         (["--search.reach", "0"], "reach is 0"),
         (["--constants", "mine"], "there are no constants 'mine' for standard with adam"),
@@ -93,10 +93,10 @@ def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
     assert second == {**first, "trained": 0}
 
     assert main([*tune[:-2]]) == 0
-    assert "widthwise sweep --constants tuned" in capsys.readouterr().out
+    assert f"widthwise sweep --study {tmp_path} --constants tuned" in capsys.readouterr().out
 
     assert main(["fit", str(tmp_path)]) == 0
-    assert "no run of the 4 requested" in (out := capsys.readouterr().out)
+    assert "none of the 4 runs requested" in (out := capsys.readouterr().out)
     assert "belongs to a search for a learning rate" in out
 
     sweep = ["sweep", *study, *options(), *GRID, "--constants", "default", "mine"]
@@ -130,8 +130,8 @@ def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, cap
     monkeypatch.setattr("widthwise.sweep.driver.train_pack", fail)
     assert main(["sweep", "--study", str(tmp_path), *options(), *GRID]) == 1
     out, err = capsys.readouterr()
-    assert err.count("1 of width 16 failed: RuntimeError: no space left on device") == 3
-    assert "run the same command to try again" in err
+    assert err.count("1 run of width 16 failed: RuntimeError: no space left on device") == 3
+    assert "run the same command to try them again" in err
     assert "0 of them trained now" in out
 
 

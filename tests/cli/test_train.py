@@ -135,16 +135,20 @@ def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
     assert result["eval_loss"] < 5.6
 
 
-def test_time_left_counts_what_was_done_since_resuming():
+def test_time_left_counts_what_was_done_since_the_first_steps_after_resuming():
     now = Progress(step=60, steps=100, start=50, losses=[1.0], eval_losses=[2.0], tokens_per_second=1000.0)
-    assert progress_line(now, seconds=20.0) == "step 60/100  loss 1.0000  eval 2.0000  1,000 tokens/s  1:20 left"
+    said = "step 60/100  loss 1.0000  eval 2.0000  1,000 tokens/s"
+    assert progress_line(now, seconds=20.0, steps=10) == f"{said}  1:20 left"
+    assert progress_line(now, seconds=0.0, steps=0) == said
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         (["--width", "100"], "width is 100: expected a multiple of the head dimension 16"),
-        (["--warmup", "-1"], "warmup is -1: expected 0 or more"),
+        (["--coordinator", "foo"], "coordinator is 'foo': expected host:port"),
+        (["--coordinator", "foo:bar"], "coordinator is 'foo:bar': expected host:port"),
+        (["--warmup", "-1"], "warmup is -1: expected a finite number, 0 or more"),
         (["--checkpoint-seconds", "-1"], "checkpoint_seconds is -1.0: expected 0 or more"),
         (["--data", "wiki"], "data is 'wiki': expected one of stdlib, synthetic, text, c4\n"),
         (["--data", "my/corpus.txt"], "c4; for your own text: --data text --paths my/corpus.txt\n"),

@@ -156,7 +156,8 @@ def test_a_path_without_text_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match="gives no text: expected files, folders or patterns"):
         Text((str(tmp_path / "nowhere"),)).files()
     (tmp_path / "empty.txt").write_bytes(b"")
-    assert prepare(Text((str(tmp_path / "empty.txt"),)), Bytes(), cache=tmp_path).manifest["splits"]["train"]
+    with pytest.raises(ValueError, match="the files of 'text' are empty"):
+        prepare(Text((str(tmp_path / "empty.txt"),)), Bytes(), cache=tmp_path)
 
 
 def test_a_sentencepiece_model_is_trained_written_and_used(text: Text, tmp_path: Path):
@@ -194,3 +195,13 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path: Path):
     monkeypatch.delenv("WIDTHWISE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache_folder() == Path("/somewhere/widthwise")
+
+
+@pytest.mark.parametrize("size", [3_000, 40_000, 66_000])
+def test_a_single_short_file_is_mostly_trained_on(tmp_path: Path, size: int):
+    file = tmp_path / "mine.txt"
+    file.write_bytes(b"".join(b"line %d of a text\n" % i for i in range(size))[:size])
+    corpus = prepare(Text((str(file),)), Bytes(), cache=tmp_path / "cache")
+    splits = corpus.manifest["splits"]
+    assert 0.02 * size < splits["eval"]["tokens"] < 0.25 * size
+    assert splits["train"]["tokens"] > 0.75 * size

@@ -83,3 +83,8 @@ def test_adam_s_constants_are_tuned_also_where_adam_atan2_alone_is_chosen():
 def test_what_an_experiment_does_not_have_is_refused(choice: Choice, message: str):
     with pytest.raises(ValueError, match=message):
         plan("per-layer", choice)
+
+
+def test_a_choice_that_no_setting_meets_is_refused():
+    with pytest.raises(ValueError, match="no setting of this experiment has all that was chosen"):
+        plan("epsilon", Choice(optimizers=("adam_atan2",), settings=("none",)))

@@ -203,7 +203,7 @@ def test_a_pack_that_fails_is_said_once_and_the_next_command_tries_it_again(tmp_
         monkeypatch.setattr(driver_module, "train_pack", fail)
         _, progress = carried_out(study, sweep=sweep, say=said.append)
         assert (len(tried), progress.trained) == (6, 3)
-        assert said == progress.failed == ["1 of width 32 failed: RuntimeError: out of memory"] * 3
+        assert said == progress.failed == ["1 run of width 32 failed: RuntimeError: out of memory"] * 3
         assert study.counts()["failed"] == 3
         monkeypatch.undo()
         _, progress = carried_out(study, sweep=sweep)
@@ -342,6 +342,42 @@ def test_a_pack_that_runs_out_of_memory_is_halved_and_the_study_remembers(tmp_pa
         Driver(study, Inline(), most_lanes=8).compute(seeds(12, 13))
     assert sizes[14:] == [1, 1]
     assert device["asked"] == 1
+
+
+def test_a_pack_that_fails_late_does_not_raise_the_number_that_fits(tmp_path, device, monkeypatch):
+    """Two packs of six are in flight; the second runs out of memory after the first was halved."""
+    sizes: list[int] = []
+
+    def train(pack, tell):
+        sizes.append(len(pack.ids))
+        if len(pack.ids) > 3:
+            raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY")
+        return _made_up(pack)
+
+    class TwoAtATime(Inline):
+        @property
+        def capacity(self) -> int:
+            return 2
+
+    monkeypatch.setattr(driver_module, "train_pack", train)
+    device["fit"] = 6
+    with Study.open(tmp_path) as study:
+        assert len(Driver(study, TwoAtATime(), most_lanes=8).compute(seeds(*range(12)))) == 12
+    assert sizes == [6, 6, 3, 3, 3, 3]
+
+
+def test_a_device_that_cannot_be_asked_trains_one_run_at_a_time(tmp_path, monkeypatch):
+    def fail(_, tell):
+        raise RuntimeError("no device")
+
+    sizes: list[int] = []
+    monkeypatch.setattr(driver_module, "describe_device", fail)
+    monkeypatch.setattr(driver_module, "train_pack", lambda pack, tell: sizes.append(len(pack.ids)) or _made_up(pack))
+    said: list[str] = []
+    with Study.open(tmp_path) as study:
+        Driver(study, Inline(), most_lanes=8, say=said.append).compute(seeds(0, 1))
+    assert sizes == [1, 1]
+    assert "training one at a time: RuntimeError: no device" in said[0]
 
 
 def _made_up(pack: Pack) -> list[Outcome]:

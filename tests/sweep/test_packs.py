@@ -49,6 +49,13 @@ def test_packs_are_as_few_and_as_even_as_the_device_allows(fit, sizes):
     assert sorted((len(pack.ids) for pack in plan(runs, lambda _: fit)), reverse=True) == sizes
 
 
+def test_runs_that_measure_alignment_are_packed_and_remembered_apart():
+    plain, probed = DATA.run(TINY), DATA.run(TINY, probe=True)
+    packs = plan([plain, probed], lambda _: 64)
+    assert sorted(pack.probe for pack in packs) == [False, True]
+    assert len({pack.program for pack in packs}) == 2
+
+
 def test_what_is_left_of_a_plan_is_packed_as_before():
     runs = [wanted(seed=seed) for seed in range(6)]
     before = plan(runs, lambda _: 2)

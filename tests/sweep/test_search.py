@@ -229,7 +229,7 @@ def test_rates_and_indices_are_inverse(index: int, step: float):
     [
         ({"step": 0.75}, "step is 0.75"),
         ({"lowest": 1.0, "highest": 0.5}, "rates from 1.0 to 0.5"),
-        ({"lowest": 1.1, "highest": 1.2}, "no multiple"),
+        ({"lowest": 1.1, "highest": 1.2}, "no power"),
         ({"coarse": 0.75}, "coarse is 0.75"),
         ({"reach": 0}, "reach is 0"),
         ({"rise": -1.0}, "rise is -1.0"),

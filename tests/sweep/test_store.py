@@ -140,7 +140,7 @@ def test_a_finished_run_is_never_computed_again_but_a_failed_one_may_be(study: S
 
 def test_outcomes_are_recorded_all_or_none(study: Study):
     study.ask([asked(0)])
-    with pytest.raises(ValueError, match=r"run 'run-00001' is not in .*: expected one that was asked for"):
+    with pytest.raises(ValueError, match=r"run 'run-00001' is not in .*: expected a run that was requested"):
         study.record([outcome(0), outcome(1)])
     with pytest.raises(ValueError, match="cannot be stored"):
         study.record([outcome(0), outcome(0, results={"eval_loss": object()})])

@@ -133,7 +133,7 @@ def test_what_a_sweep_cannot_be_is_refused(values, message):
     [
         (lambda: Setting(horizon="long"), "horizon is 'long'"),
         (lambda: Sweep(base=TINY, settings=(Setting(optimizer="lion"),)), "optimizer is 'lion'"),
-        (lambda: Setting(parameterization="mupp"), "parameterization is 'mupp'"),
+        (lambda: Sweep(base=TINY, settings=(Setting(parameterization="mupp"),)), "parameterization is 'mupp'"),
         (lambda: read_rates("half"), "alignment is 'half': expected one of full, none, tensor_programs, global"),
         (lambda: read_rates("0,1"), "rates are '0,1'"),
         (lambda: settings(epsilon=(1e-8, 1e-8)), "epsilon is 1e-08, 1e-08: expected each once"),

@@ -71,7 +71,7 @@ def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
 
 
 def unset(meaning: str) -> Any:
-    """Say in the help what it means to leave an option out."""
+    """Describe in the help what it means to leave an option out."""
     return tyro.conf.arg(help_behavior_hint=f"(default: {meaning})")
 
 
@@ -92,6 +92,24 @@ def _may_be_left_out(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] |
         spec,
         is_instance=lambda value: value is None or spec.is_instance(value),
         str_from_instance=lambda value: ["unset"] if value is None else spec.str_from_instance(value),
+    )
+
+
+@RULES.primitive_rule
+def _may_be_empty(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Read `tuple[int, ...]` as any number of words; the help shows "none" for no words."""
+    if info.type_origin is not tuple or get_args(info.type)[1:] != (...,):
+        return None
+    one = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(get_args(info.type)[0], info.markers))
+    if isinstance(one, UnsupportedTypeAnnotationError):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"[{one.metavar} [{one.metavar} ...]]",
+        choices=one.choices,
+        instance_from_str=lambda words: tuple(one.instance_from_str([word]) for word in words),
+        is_instance=lambda value: isinstance(value, tuple) and all(map(one.is_instance, value)),
+        str_from_instance=lambda value: [word for each in value for word in one.str_from_instance(each)] or ["none"],
     )
 
 

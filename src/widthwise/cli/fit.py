@@ -61,7 +61,7 @@ class FitCommand:
         lines = tabulate_fits(fits)
         if not fits:
             ended = "has ended" if unfinished == len(rows) else "belongs to a search for a learning rate"
-            lines.append(f"no run of the {len(rows)} requested in {str(self.study)!r} {ended}")
+            lines.append(f"none of the {len(rows)} runs requested in {str(self.study)!r} {ended}")
         elif unfinished:
             lines.append(f"left out: {unfinished} of {len(rows)} runs, which have not ended")
         print("\n".join(lines))

@@ -58,7 +58,10 @@ class StatusLine:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        print(text, file=sys.stderr, flush=True)  # which Rich draws above the live line
+        if self._live.is_started:  # above the live line, in one piece
+            self._live.console.print(Text(text), soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

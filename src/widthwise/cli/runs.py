@@ -37,11 +37,13 @@ def train_in(
 
     Progress is shown after a label, and logged. Further options are those of `widthwise.train.train`.
     """
-    began = time.monotonic()
+    first: tuple[float, int] | None = None
 
     def progress(now: Progress) -> None:
+        nonlocal first
+        first = first or (time.monotonic(), now.step)  # the time before goes into compiling and tells nothing
         log(now)
-        status.show(label + progress_line(now, time.monotonic() - began))
+        status.show(label + progress_line(now, seconds=time.monotonic() - first[0], steps=now.step - first[1]))
 
     with stoppable() as stop, Checkpoints(folder / "checkpoints", say=status.say) as checkpoints:
         results = train(lanes, evaluation, checkpoints=checkpoints, progress=progress, stop=stop, **options)
@@ -65,16 +67,18 @@ def write_result(path: Path, values: Any) -> None:
         partial.write_text(json.dumps(values, indent=2))
 
 
-def progress_line(now: Progress, seconds: float) -> str:
-    """Describe in one line how far training has come, `seconds` after it began or resumed."""
+def progress_line(now: Progress, *, seconds: float, steps: int) -> str:
+    """Describe in one line how far training has come, and the time left if the last `steps` took `seconds`."""
     losses = [loss for loss in now.losses if math.isfinite(loss)]
     evaluated = [loss for loss in now.eval_losses if math.isfinite(loss)]
-    left = seconds / (now.step - now.start) * (now.steps - now.step)
     parts = [
         f"step {now.step}/{now.steps}",
         f"loss {min(losses):.4f}" if losses else "diverged",
         *([f"eval {min(evaluated):.4f}"] if evaluated else []),
     ]
-    if now.tokens_per_second:  # until then, time goes into compiling and tells nothing
-        parts += [f"{now.tokens_per_second:,.0f} tokens/s", f"{int(left // 60)}:{int(left % 60):02} left"]
+    if now.tokens_per_second:
+        parts.append(f"{now.tokens_per_second:,.0f} tokens/s")
+    if steps:
+        left = seconds / steps * (now.steps - now.step)
+        parts.append(f"{int(left // 60)}:{int(left % 60):02} left")
     return "  ".join(parts)

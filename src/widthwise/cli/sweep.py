@@ -81,7 +81,16 @@ class SweepCommand:
         return code
 
     def _sweep(self) -> Sweep:
-        for name in ("parameterizations", "optimizers", "settings", "constants", "epsilons", "weight_decays"):
+        for name in (
+            "parameterizations",
+            "optimizers",
+            "settings",
+            "constants",
+            "epsilons",
+            "epsilon_scalings",
+            "weight_decays",
+            "horizons",
+        ):
             if len(set(values := getattr(self, name))) < len(values):
                 raise ValueError(f"{name} are {', '.join(map(str, values))}: expected each once")
         base = self.where.with_dtype(self.spec)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,6 +84,8 @@ class TrainCommand:
             raise ValueError(f"checkpoint_seconds is {self.checkpoint_seconds}: expected 0 or more")
         if self.coordinator is None and (self.processes, self.process) != (1, 0):
             raise ValueError("--process and --processes are for several hosts: expected --coordinator with them")
+        if self.coordinator is not None and not re.fullmatch(r"\S+:\d+", self.coordinator):
+            raise ValueError(f"coordinator is {self.coordinator!r}: expected host:port, such as 10.0.0.1:1234")
         if not 0 <= self.process < self.processes:
             raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")
         if self.spec.batch % self.fsdp:

@@ -60,9 +60,9 @@ class TuneCommand:
     def run(self) -> int:
         """Search, keep the result, and print it."""
         if not self.name.strip():
-            raise ValueError("name is empty: expected what to call the constants")
+            raise ValueError("name is empty: expected a name for the constants")
         if self.name == PAPER:
-            raise ValueError(f"constants cannot be called {PAPER!r}: that name has a meaning")
+            raise ValueError(f"the name {PAPER!r} is reserved: expected another name for the constants")
         self.where.leave_accelerators_to_workers()
         spec = replace(self.where.with_dtype(self.spec), width=self.spec.base_width)
         tuning = Tuning(
@@ -99,7 +99,7 @@ class TuneCommand:
                 f"{len(tried)} trials, {trained} of them trained now; best eval loss {tuned.loss:.4f}"
                 + ("" if default is None else f", {default:.4f} with all constants 1")
                 + f"; averaged over the {tuned.averaged} best",
-                f"kept in {self.study}: widthwise sweep --constants {self.name}",
+                f"use them with: widthwise sweep --study {self.study} --constants {self.name}",
             ]
         )
 

@@ -67,7 +67,7 @@ class Where:
             except Stopped:
                 raise SavedAndStopped from None
             if failed := len(driver.progress.failed):
-                status.say(f"failed: {failed}; run the same command to try again")
+                status.say(f"failed packs of runs: {failed}; run the same command to try them again")
 
     def forecast(
         self, counts: Sequence[Count], data: SweepData, training: Options, status: StatusLine, *, groups: int = 0
@@ -95,7 +95,7 @@ class Where:
 
 def describe_progress(progress: SweepProgress) -> str:
     """Describe in one line how far a sweep has come."""
-    parts = [f"{progress.done} of {progress.wanted} runs requested so far", f"{progress.running} running"]
+    parts = [f"{progress.done} of {progress.wanted} runs so far", f"{progress.running} running"]
     if progress.elsewhere:
         parts.append(f"waiting for {progress.elsewhere} that another command computes")
     if progress.diverged:
@@ -103,7 +103,7 @@ def describe_progress(progress: SweepProgress) -> str:
     if progress.best[1]:
         parts.append(f"best {progress.best[0]:.4f} at width {progress.best[1]}")
     if progress.running and progress.seconds_left is not None:
-        parts.append(f"{duration(progress.seconds_left)} left for these")
+        parts.append(f"{duration(progress.seconds_left)} left")
     return "  ".join(parts)
 
 

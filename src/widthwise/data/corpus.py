@@ -24,6 +24,7 @@ from widthwise.data.tokenizers import Tokenizer
 FORMAT = 1
 HELD_OUT = 0.05
 PART = 1 << 16
+SHORTEST_PART = 256
 SPLITS = ("train", "eval")
 _CHECK_WHOLE_UP_TO = 1 << 30
 _EDGE = 1 << 20
@@ -133,9 +134,13 @@ def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[st
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
-        splits = _tokenize(partial, source, tokenizer, progress)
+        part = PART
+        size, splits = _tokenize(partial, source, tokenizer, part, progress)
+        if splits["train"]["tokens"] < splits["eval"]["tokens"]:  # one short file: hold out a twentieth of it, not all
+            part = max(SHORTEST_PART, round(size * HELD_OUT))
+            _, splits = _tokenize(partial, source, tokenizer, part, progress)
         described = {"name": tokenizer.name, "hash": tokenizer.hash, "vocabulary": tokenizer.vocabulary}
-        manifest = {**identity, "tokenizer": described, "splits": splits}
+        manifest = {**identity, "part": part, "tokenizer": described, "splits": splits}
         (partial / "manifest.json").write_text(json.dumps(manifest, indent=2))
         try:
             partial.rename(folder)
@@ -146,14 +151,17 @@ def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[st
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: OnProgress) -> dict[str, Any]:
+def _tokenize(
+    folder: Path, source: Source, tokenizer: Tokenizer, part: int, progress: OnProgress
+) -> tuple[int, dict[str, Any]]:
+    """Write the tokens of both splits; return the bytes of text, and the manifest's entry for each split."""
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
     starts: dict[str, list[int]] = {split: [] for split in SPLITS}
     counts = dict.fromkeys(SPLITS, 0)
     done = 0
     files = {split: (folder / f"{split}.tokens").open("wb") for split in SPLITS}
     try:
-        for number, document in enumerate(part for whole in source.documents() for part in parts(whole)):
+        for number, document in enumerate(some for whole in source.documents() for some in parts(whole, part)):
             split = "eval" if number == 0 or _held_out(document) else "train"
             tokens = tokenizer.encode(document).astype(dtype)
             files[split].write(tokens.tobytes())
@@ -166,8 +174,8 @@ def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: OnPr
             file.flush()
             os.fsync(file.fileno())
             file.close()
-    if not any(counts.values()):
-        raise ValueError(f"{source.name} has no text")
+    if not done:
+        raise ValueError(f"the files of {source.name!r} are empty: expected some text")
     entries: dict[str, Any] = {}
     for split in SPLITS:
         np.save(folder / f"{split}.starts.npy", np.array(starts[split], np.int64))
@@ -181,7 +189,7 @@ def _tokenize(folder: Path, source: Source, tokenizer: Tokenizer, progress: OnPr
             "sha256": _checksum(path, whole=True),
             "sha256_edges": _checksum(path, whole=False) if size > _CHECK_WHOLE_UP_TO else None,
         }
-    return entries
+    return done, entries
 
 
 def parts(document: bytes, at_most: int = PART) -> Iterator[bytes]:

@@ -34,11 +34,10 @@ class Results:
         return f"{self.name}/{self.scale}/{part}"
 
     def fits(self, part: str = RATES) -> dict[Setting, GroupFit]:
-        """Return the fits of a part, by setting; of several that differ in something else, the first."""
+        """Return the fits of a part, by setting; the newest of several that differ in something else, such as steps."""
         if part not in self._fits:
-            found = self._fits[part] = {}
-            for fit in fit_rows(self._study.runs(label=self.label(part))):
-                found.setdefault(fit.setting, fit)
+            fits = fit_rows(self._study.runs(label=self.label(part)))
+            self._fits[part] = {fit.setting: fit for fit in fits}
         return self._fits[part]
 
     def __getitem__(self, setting: Setting) -> GroupFit | None:

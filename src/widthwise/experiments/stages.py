@@ -70,7 +70,7 @@ class Choice:
         """Return the settings that were chosen.
 
         Raises:
-            ValueError: If a name that was chosen occurs in none of them.
+            ValueError: If a name that was chosen occurs in none of them, or no setting has all that was chosen.
         """
         chosen = list(settings)
         for axis, name in AXES.items():
@@ -79,6 +79,8 @@ class Choice:
                 expected = ", ".join(sorted(known))
                 raise ValueError(f"{axis[:-1]} {unknown[0]!r} is not part of this experiment: expected {expected}")
             chosen = [setting for setting in chosen if not names or name(setting) in names]
+        if settings and not chosen:
+            raise ValueError("no setting of this experiment has all that was chosen: choose fewer names")
         return chosen
 
 

@@ -33,7 +33,7 @@ def look_up(study: Study | None, name: str, optimizer: str, parameterization: st
 def keep(study: Study, name: str, optimizer: str, parameterization: str, constants: Constants, about: Any) -> None:
     """Write tuned constants into a study, with the details of the search."""
     if name == DEFAULT:
-        raise ValueError(f"constants cannot be called {name!r}: that name has a meaning")
+        raise ValueError(f"the name {name!r} is reserved: expected another name for the constants")
     study.put(_note(name, optimizer, parameterization), {"constants": asdict(constants), "about": about})
 
 

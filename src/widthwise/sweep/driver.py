@@ -25,8 +25,8 @@ LEASE_SECONDS = 600.0
 RENEW_SECONDS = 30.0
 POLL_SECONDS = 0.5
 """Seconds between looks at what others are computing."""
-OUT_OF_MEMORY = ("resource_exhausted", "out of memory")
-"""How a device that has no memory left says so."""
+OUT_OF_MEMORY = ("resourceexhausted", "outofmemory")
+"""How devices and Ray report that memory is used up, without spaces and underscores."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -85,7 +85,7 @@ class Driver:
         self.progress.wanted += len(by_id.keys() - self._seen)
         while True:
             known = self.study.outcomes(list(by_id))
-            self._count(by_id, known)
+            self._count({run.id: run.spec.width for run in requested}, known)
             todo = [run for run, (status, _) in known.items() if status not in ENDED and run not in self._failed]
             if not todo:
                 return {run: results["eval_loss"] for run, (status, results) in known.items() if status in ENDED}
@@ -139,39 +139,44 @@ class Driver:
         self.study.record(outcomes)
         shutil.rmtree(self.study.folder_for(pack.key), ignore_errors=True)
         self.progress.trained += len(outcomes)
-        self._count(pack, {outcome.run: (outcome.status, outcome.results) for outcome in outcomes})
+        ended = {outcome.run: (outcome.status, outcome.results) for outcome in outcomes}
+        self._count(dict.fromkeys(pack.ids, pack.specs[0].width), ended)
 
     def _fail(self, pack: Pack, error: str) -> None:
         self._failed.update(pack.ids)
         self.study.record([Outcome(run=run, status="failed", provenance={"error": error}) for run in pack.ids])
-        line = f"{len(pack.ids)} of width {pack.specs[0].width} failed: {error}"
+        line = (
+            f"{len(pack.ids)} {'run' if len(pack.ids) == 1 else 'runs'} of width {pack.specs[0].width} failed: {error}"
+        )
         self.progress.failed.append(line)
         self._say(line)
 
     def _shrink(self, pack: Pack, line: Iterable[Pack]) -> deque[Pack]:
-        """Halve a pack that ran out of memory, and all that wait of its program; remember it for this device."""
-        size = len(pack.ids) // 2
+        """Halve a pack that ran out of memory, and those that wait of its program; remember it for this device."""
+        known: int | None = self.study.get(self._note(pack))  # another pack may have been halved meanwhile
+        size = min(len(pack.ids) // 2, known or len(pack.ids))
         self.study.put(self._note(pack), size)
-        self._say(f"{len(pack.ids)} runs of width {pack.specs[0].width} ran out of memory: going on with {size}")
-        return deque(
-            part
-            for waiting in (pack, *line)
-            for part in (waiting.split(size) if waiting.program == pack.program else [waiting])
-        )
+        shutil.rmtree(self.study.folder_for(pack.key), ignore_errors=True)
+        self._say(f"{len(pack.ids)} runs of width {pack.specs[0].width} ran out of memory; trying {size} at a time")
+        alike = [pack, *(waiting for waiting in line if waiting.program == pack.program)]
+        others = (waiting for waiting in line if waiting.program != pack.program)
+        return deque([*Pack.join(alike).split(size), *others])
 
     def _lanes(self, pack: Pack) -> int:
         """Return how many runs of a pack fit side by side; a study remembers the answer of each device."""
         if self._most_lanes == 1:
             return 1
-        fit: int | None = self.study.get(self._note(pack))
-        if fit is None:
-            try:
+        try:
+            note = self._note(pack)
+            fit: int | None = self.study.get(note)
+            if fit is None:
                 one = replace(pack.only(pack.ids[:1]), options=self._options)
                 fit = int(self._ask("lanes", lanes_that_fit, one))
-            except ValueError as error:
-                self._say(f"cannot tell how many runs of width {pack.specs[0].width} fit, so one at a time: {error}")
-                return 1
-            self.study.put(self._note(pack), fit)
+                self.study.put(note, fit)
+        except ValueError as error:
+            width = pack.specs[0].width
+            self._say(f"cannot tell how many runs of width {width} fit on the device; training one at a time: {error}")
+            return 1
         return min(self._most_lanes, fit)
 
     def _note(self, pack: Pack) -> str:
@@ -187,15 +192,14 @@ class Driver:
             raise ValueError(completion.error)
         return completion.result
 
-    def _count(self, runs: Mapping[str, Run] | Pack, known: Mapping[str, tuple[Any, dict[str, Any]]]) -> None:
+    def _count(self, widths: Mapping[str, int], known: Mapping[str, tuple[Any, dict[str, Any]]]) -> None:
         for run, (status, results) in known.items():
             if status in ENDED and run not in self._seen:
                 self._seen.add(run)
                 self.progress.done += 1
                 self.progress.diverged += status == "diverged"
                 if results["eval_loss"] < self.progress.best[0]:
-                    spec = runs.specs[0] if isinstance(runs, Pack) else runs[run].spec
-                    self.progress.best = (results["eval_loss"], spec.width)
+                    self.progress.best = (results["eval_loss"], widths[run])
 
     def _hear(self, key: str, now: Progress) -> None:
         self._left.advance(key, now.step / now.steps)
@@ -211,4 +215,5 @@ class Driver:
 
 
 def _out_of_memory(error: str) -> bool:
-    return any(sign in error.lower() for sign in OUT_OF_MEMORY)
+    letters = error.lower().replace(" ", "").replace("_", "")
+    return any(sign in letters for sign in OUT_OF_MEMORY)

@@ -13,6 +13,7 @@ from typing import Any
 from widthwise.fit import TOLERANCE, Transfer, Trial, fit_transfer
 from widthwise.sweep.setting import Setting
 from widthwise.sweep.store import Row
+from widthwise.theory import read_rates
 
 TUNING = "tuning"
 """The name of the constants in requests of a search for constants: such rows belong to no group."""
@@ -95,6 +96,8 @@ def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], 
 
 def _shared(spec: dict[str, Any]) -> tuple[Any, ...]:
     left_out = _VARIED | ({"steps"} if spec.get("horizon") == "compute_optimal" else set())
+    if spec.get("rates") is not None:  # one rule can be written in several ways: -0.5 and -1/2
+        spec = {**spec, "rates": read_rates(spec["rates"]).text}
     return tuple(
         (name, tuple(value) if isinstance(value, list) else value)
         for name, value in sorted(spec.items())

@@ -67,10 +67,16 @@ class Pack:
         return cls(
             specs=tuple(run.portable for run in runs),
             ids=tuple(run.id for run in runs),
-            program=f"{first.spec.optimizer}/{first.program.model}/{first.spec.batch}",
+            program=f"{first.spec.optimizer}/{first.program.model}/{first.spec.batch}{'/probe' if first.probe else ''}",
             flops_each=first.flops,
             probe=first.probe,
         )
+
+    @classmethod
+    def join(cls, packs: Sequence["Pack"]) -> "Pack":
+        """Return one pack with the runs of several that share a program."""
+        specs = tuple(spec for pack in packs for spec in pack.specs)
+        return replace(packs[0], specs=specs, ids=tuple(run for pack in packs for run in pack.ids))
 
     @property
     def key(self) -> str:

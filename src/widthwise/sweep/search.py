@@ -95,7 +95,7 @@ class Lattice(ABC):
         if not 0 < self.lowest < self.highest < math.inf:
             raise ValueError(f"rates from {self.lowest} to {self.highest}: expected 0 < lowest < highest")
         if not self.indices:
-            raise ValueError(f"rates from {self.lowest} to {self.highest}: no multiple of 2^{self.step} lies between")
+            raise ValueError(f"rates from {self.lowest} to {self.highest}: no power of 2^{self.step} lies between")
 
     @property
     def indices(self) -> range:
@@ -212,11 +212,8 @@ class Search(Lattice):
     refine: int = 2
     """Neighbours of the optimum to try on each side; two make five points for a parabola."""
     rise: float = 0.05
-    """How much worse, as a fraction, some rate below the optimum must be.
-
-    Past the stability edge losses can stay level and noisy over many octaves: a local minimum there is no sign of an
-    optimum.
-    """
+    """How much worse, as a fraction, some rate below the optimum must be: past the stability edge losses can stay level
+    and noisy over many octaves, and a local minimum there is no sign of an optimum."""
     max_points: int = 40
     """The most rates to try."""
 

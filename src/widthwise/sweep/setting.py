@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from widthwise.theory import PARAMETERIZATIONS, Aligned, Own, RateRule, Role, read_rates
+from widthwise.theory import Aligned, Own, RateRule, Role, read_rates
 
 if TYPE_CHECKING:  # reading a study needs no JAX
     from widthwise.parameterize import Constants
@@ -27,6 +27,8 @@ FULL_ALIGNMENT = Aligned("full")
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What the runs of one group share, apart from the model, the data and the steps.
+
+    Names of parameterizations and optimizers are checked where they are used: a study may hold newer ones.
 
     Attributes:
         parameterization: The parameterization's name.
@@ -49,9 +51,8 @@ class Setting:
     horizon: Horizon = "fixed"
 
     def __post_init__(self) -> None:
-        for name, known in (("parameterization", PARAMETERIZATIONS), ("horizon", get_args(Horizon))):
-            if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
+        if self.horizon not in get_args(Horizon):
+            raise ValueError(f"horizon is {self.horizon!r}: expected one of {', '.join(get_args(Horizon))}")
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> "Setting":

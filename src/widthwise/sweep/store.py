@@ -334,7 +334,7 @@ class Study:
 
     def _check_known(self, ids: Sequence[str]) -> None:
         if unknown := set(ids) - self._known(ids):
-            raise ValueError(f"run {min(unknown)!r} is not in {str(self.folder)!r}: expected one that was asked for")
+            raise ValueError(f"run {min(unknown)!r} is not in {str(self.folder)!r}: expected a run that was requested")
 
     def _known(self, ids: Sequence[str]) -> set[str]:
         found = self._database.read(f"SELECT id FROM runs WHERE id IN {_IDS}", {"ids": json.dumps(list(ids))})

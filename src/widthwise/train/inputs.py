@@ -18,7 +18,7 @@ from widthwise.data import (
     prepare,
     training_batches,
 )
-from widthwise.data.corpus import OnProgress
+from widthwise.data.corpus import PART, OnProgress
 from widthwise.train.spec import Spec
 
 
@@ -43,7 +43,8 @@ def load_inputs(spec: Spec, *, progress: OnProgress = lambda _: None) -> Inputs:
     corpus = prepare(_source(spec), tokenizer, progress=progress)
     batches = training_batches(corpus, context=spec.context, batch=spec.batch, seed=spec.data_seed)
     evaluation = evaluation_batches(corpus, context=spec.context, batch=spec.batch, batches=spec.eval_batches)
-    return Inputs(batches, evaluation, {**corpus.manifest["source"], "tokenizer": tokenizer.hash})
+    cut = {} if (part := corpus.manifest["part"]) == PART else {"part": part}  # little text is split differently
+    return Inputs(batches, evaluation, {**corpus.manifest["source"], "tokenizer": tokenizer.hash, **cut})
 
 
 def _source(spec: Spec) -> Source:

@@ -92,10 +92,10 @@ class Spec:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
         for name in ("warmup", "seed", "data_seed", "weight_decay"):
             if not 0 <= (value := getattr(self, name)) < math.inf:
-                raise ValueError(f"{name} is {value}: expected 0 or more, and finite")
+                raise ValueError(f"{name} is {value}: expected a finite number, 0 or more")
         for name in ("learning_rate", "embedding_constant", "hidden_constant", "readout_constant"):
             if not 0 < (value := getattr(self, name)) < math.inf:
-                raise ValueError(f"{name} is {value}: expected a number above 0, and finite")
+                raise ValueError(f"{name} is {value}: expected a finite number above 0")
         for name, known in (
             ("data", DATA),
             ("optimizer", OPTIMIZERS),
@@ -113,7 +113,7 @@ class Spec:
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
         if self.epsilon is not None and not 0 <= self.epsilon < math.inf:
-            raise ValueError(f"epsilon is {self.epsilon}: expected 0 or more, and finite")
+            raise ValueError(f"epsilon is {self.epsilon}: expected a finite number, 0 or more")
         if (self.data == "text") and not self.paths:
             raise ValueError("data is 'text' but there are no paths: name files, folders or patterns")
         if self.paths and self.data not in ("text", "c4"):
