@@ -27,6 +27,19 @@ def test_standard_with_one_global_rate_fails_in_the_transformer(capsys):
     assert "FAIL: " in out
 
 
+def test_a_small_readout_shrinks_the_initial_logits_and_ends_the_warning(capsys):
+    """After one update, changes of activations are aligned with the usual readout, which moves the logits too far."""
+    found = []
+    for option in ([], ["--small-readout"]):
+        main(["check", *TRANSFORMER, "--steps", "1", "--parameterization", "standard", *option, "--json"])
+        found.append(json.loads(capsys.readouterr().out)["layers"][-1])
+    usual, small = found
+    assert small["initial"]["slope"] == pytest.approx(usual["initial"]["slope"] - 0.5, abs=1e-3)
+    assert small["change"]["slope"] < usual["change"]["slope"] - 0.25
+    assert "small_readout" in usual["warning"]
+    assert small["warning"] is None
+
+
 def test_the_mlp_passes_and_a_wrong_exponent_fails(capsys):
     assert main(["check", *MLP]) == 0
     assert "PASS: 4 of 4 layers pass." in capsys.readouterr().out
@@ -47,6 +60,8 @@ def test_the_mlp_passes_and_a_wrong_exponent_fails(capsys):
         (["--rates", "0,x,1"], "'x' is not a number"),
         (["--seeds", "0"], "'0' is not a whole number from 1"),
         (["--tolerance", "0"], "'0' is not a number above 0"),
+        (["--small-readout", "--model", "mlp"], "model is mlp: expected transformer with --small-readout"),
+        (["--small-readout"], "small_readout is for standard and ntk: the readout of mup is small"),
         (["--model", "rnn"], "'rnn' is not one of transformer, mlp"),
     ],
 )

@@ -105,6 +105,13 @@ def test_a_term_that_grows_unseen_is_warned_of():
     assert all(warning(layer) is None for layer in result.layers if layer is not readout)
 
 
+def test_a_readout_that_meets_aligned_changes_is_warned_of():
+    """Of the standard parameterization, whose readout starts as n^-1/2; docs/width-4096.md tells what comes of it."""
+    readout = judge(solve(STANDARD, ADAM, FULL)).layers[-1]
+    assert readout.expected.takeover < min(WIDTHS)
+    assert "moves the logits as n^1/2" in (warning(readout) or "")
+
+
 def test_nothing_passes_that_was_not_seen():
     """Layers in a stack that is indexed are not found: silence about them must not look like a verdict."""
 

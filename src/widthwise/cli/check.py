@@ -43,6 +43,8 @@ class CheckCommand:
     """The alignment assumed for the learning rates; global for one rate at every width."""
     rates: Annotated[str | None, unset("those of the alignment")] = None
     """Your own exponents for the learning rates of embedding, hidden and readout, such as 0,-1,-1."""
+    small_readout: bool = False
+    """Start with a readout that is smaller by (width / base width)^-1/2; for the standard and ntk transformer."""
     learning_rate: Annotated[float, positive("X")] = 3e-3
     """The base learning rate; choose one close to the best at the base width."""
     base_width: Annotated[int | None, count("N", least=1), unset("the smallest")] = None
@@ -70,6 +72,8 @@ class CheckCommand:
         """Train, check, and print the result."""
         if len(set(self.widths)) < 2 or min(self.widths) < 1:
             raise ValueError(f"widths are {', '.join(map(str, self.widths))}: expected two or more different ones")
+        if self.small_readout and self.model != "transformer":
+            raise ValueError(f"model is {self.model}: expected transformer with --small-readout")
         with StatusLine(quiet=self.json) as status:
             build = self._transformer(status) if self.model == "transformer" else self._mlp()
             result = check_coordinates(
@@ -96,6 +100,7 @@ class CheckCommand:
             parameterization=self.parameterization.name,
             alignment=self.alignment,
             rates=self.rates,
+            small_readout=self.small_readout,
             learning_rate=self.learning_rate,
             eval_batches=1,
         )
@@ -144,9 +149,10 @@ class CheckCommand:
             for layer in result.layers
         ]
         seeds = f"{result.seeds} seed{'' if result.seeds == 1 else 's'}"
+        steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
         lines = [
-            f"{self.model}, {self.parameterization.name}, {self.optimizer.name}, {self._spec().rate_rule.title}, "
-            f"{result.steps} steps at widths {', '.join(map(str, result.widths))}, {seeds}.",
+            f"{self.model}, {result.exponents.parameterization.name}, {self.optimizer.name}, "
+            f"{self._spec().rate_rule.title}, {steps} at widths {', '.join(map(str, result.widths))}, {seeds}.",
             "Slopes of log size against log width [95 % interval over seeds]. Expected: the slope that the theory",
             "gives with the alignment measured in these runs, and the term of the change that it comes through.",
             "",

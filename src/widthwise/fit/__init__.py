@@ -11,6 +11,8 @@ from widthwise.fit.optimum import find_optimum as find_optimum
 from widthwise.fit.powerlaw import PowerLaw as PowerLaw
 from widthwise.fit.powerlaw import exponent as exponent
 from widthwise.fit.powerlaw import fit_power_law as fit_power_law
+from widthwise.fit.takeover import Takeover as Takeover
+from widthwise.fit.takeover import fit_takeover as fit_takeover
 from widthwise.fit.transfer import TOLERANCE as TOLERANCE
 from widthwise.fit.transfer import Prediction as Prediction
 from widthwise.fit.transfer import Reuse as Reuse

@@ -19,11 +19,12 @@ from typing import Any, Literal, TypeAlias
 import jax
 import numpy as np
 
-from widthwise.fit import Estimate, exponent, mean_of
+from widthwise.fit import Estimate, exponent, fit_takeover, mean_of
 from widthwise.measure.alignment import FIELDS, Measurement
 from widthwise.measure.subject import Subject
 from widthwise.parameterize import Prescription
 from widthwise.theory import FULL, Assessment, Role, solve
+from widthwise.theory.exact import HALF
 
 Term: TypeAlias = Literal["updated", "inherited", "joint"]
 """The terms of a change: ΔW z⁰ (the layer's own update), W⁰Δz (from the layers below), ΔW Δz (both)."""
@@ -48,6 +49,7 @@ class Expectation:
         alpha: The slope of the log ratio of ΔW z⁰ in these runs; NaN for an embedding.
         omega: The slope of the log ratio of W⁰Δz.
         u: The slope of the log ratio of ΔW Δz.
+        takeover: The width from which most of W⁰Δz is aligned; NaN where seeds do not agree that any is.
     """
 
     slope: float
@@ -57,6 +59,7 @@ class Expectation:
     alpha: float = math.nan
     omega: float = math.nan
     u: float = math.nan
+    takeover: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +193,12 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
 def warning(layer: LayerCheck) -> str | None:
     """Return a warning if a term that is small at these widths will dominate at larger ones, else None."""
     expected = layer.expected
+    if math.isfinite(expected.takeover):
+        where = f"from width {expected.takeover:.0f}" if expected.takeover >= 1 else "at every width"
+        return (
+            "part of the change of its inputs is aligned with its initial weights and moves the logits as n^1/2; this "
+            f"part dominates {where}. Start with a smaller readout, as muP does (small_readout)"
+        )
     if expected.fastest == expected.term or expected.fastest_slope <= layer.tolerance:
         return None
     return (
@@ -320,6 +329,16 @@ class _Slopes:
             return math.nan
         return statistics.linear_regression([math.log(width) for width in self._widths], logs.tolist()).slope
 
+    def takeover(self, path: str) -> float:
+        """Return the width from which most of W⁰Δz is aligned; NaN where seeds do not agree that any is."""
+        sizes, largest = self._tables[True][path]["inherited"], self._widths[-1]
+        if not (np.isfinite(sizes).all() and (sizes > 0).all()):
+            return math.nan
+        by_seed = [fit_takeover(self._widths, sizes[:, seed].tolist()) for seed in range(self._seeds)]
+        if mean_of([found.share(largest) for found in by_seed]).low <= 0:
+            return math.nan
+        return fit_takeover(self._widths, np.sqrt(np.square(sizes).mean(axis=1)).tolist()).width
+
     def at_largest(self, path: str, name: str) -> float:
         """Return the mean size at the largest width."""
         return float(self._tables[True][path][name][-1].mean())
@@ -368,6 +387,14 @@ def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment) -> Ex
     }
     term: Term = max(terms, key=lambda name: slopes.at_largest(path, name))
     fastest: Term = max(terms, key=lambda name: terms[name] if math.isfinite(terms[name]) else -math.inf)
+    starts_large = role is Role.READOUT and layer.total == HALF
     return Expectation(
-        slope=terms[term], term=term, fastest=fastest, fastest_slope=terms[fastest], alpha=alpha, omega=omega, u=u
+        slope=terms[term],
+        term=term,
+        fastest=fastest,
+        fastest_slope=terms[fastest],
+        alpha=alpha,
+        omega=omega,
+        u=u,
+        takeover=slopes.takeover(path) if starts_large else math.nan,
     )

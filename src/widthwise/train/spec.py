@@ -18,7 +18,8 @@ import jax
 from widthwise.models import Transformer, prescribe
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants, Prescription, Scales
-from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, Assessment, RateRule
+from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, Assessment, Layer, Parameterization, RateRule, Role
+from widthwise.theory.exact import HALF
 from widthwise.theory.rates import read_exponents, read_rates
 from widthwise.train.cost import flops_per_step
 from widthwise.train.program import Lane, Program
@@ -61,6 +62,8 @@ class Spec:
     """Alignment assumed for the learning rates: full, none or tensor_programs; or global, for one rate everywhere."""
     rates: str | None = None
     """Your own learning-rate exponents for embedding, hidden layers and readout, such as 0,-1,-1."""
+    small_readout: bool = False
+    """Start with a readout that is smaller by (width / base width)^-1/2, as muP's is; for standard and ntk."""
     base_width: int = 128
     """Width at which learning rate and epsilon are used unscaled: where they were tuned."""
     learning_rate: float = 3e-3
@@ -109,6 +112,8 @@ class Spec:
                 raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}{hint}")
         if self.width % self.head_dim:
             raise ValueError(f"width is {self.width}: expected a multiple of the head dimension {self.head_dim}")
+        if self.small_readout and PARAMETERIZATIONS[self.parameterization].readout.total >= 1:
+            raise ValueError(f"small_readout is for standard and ntk: the readout of {self.parameterization} is small")
         self.rate_rule  # noqa: B018  refuses exponents that cannot be read
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
@@ -140,7 +145,8 @@ class Spec:
 
     def exponents(self) -> Assessment:
         """Return the exponents of every layer with the theory's verdict."""
-        return self.rate_rule.exponents(PARAMETERIZATIONS[self.parameterization], OPTIMIZERS[self.optimizer].family)
+        network = _network(self.parameterization, self.small_readout)
+        return self.rate_rule.exponents(network, OPTIMIZERS[self.optimizer].family)
 
     def transformer(self, vocabulary: int, dtype: str = "float32") -> Transformer:
         """Return the model, for a tokenizer with this many tokens."""
@@ -168,7 +174,10 @@ class Spec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the specification as values for `json.dumps`."""
-        return {**dataclasses.asdict(self), "paths": list(self.paths)}
+        values = {**dataclasses.asdict(self), "paths": list(self.paths)}
+        if not self.small_readout:
+            del values["small_readout"]  # studies from before it was an option must compare equal
+        return values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -223,7 +232,13 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
     model = spec.transformer(vocabulary, dtype)
     optimizer = OPTIMIZERS[spec.optimizer]
     plan, constant_epsilon = _prescribed(
-        model, spec.parameterization, spec.optimizer, spec.rate_rule, spec.base_width, spec.constants
+        model,
+        spec.parameterization,
+        spec.small_readout,
+        spec.optimizer,
+        spec.rate_rule,
+        spec.base_width,
+        spec.constants,
     )
     epsilon = spec.epsilon if spec.epsilon is not None else optimizer.epsilon
     lane = Lane(
@@ -243,12 +258,36 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
 
 @functools.lru_cache(maxsize=256)
 def _prescribed(
-    model: Transformer, parameterization: str, optimizer: str, rates: RateRule, base_width: int, constants: Constants
+    model: Transformer,
+    parameterization: str,
+    small_readout: bool,
+    optimizer: str,
+    rates: RateRule,
+    base_width: int,
+    constants: Constants,
 ) -> tuple[Prescription, Scales]:
     """Prescribe once for all learning rates and seeds; also return the scales with a constant epsilon."""
-    exponents = rates.exponents(PARAMETERIZATIONS[parameterization], OPTIMIZERS[optimizer].family)
+    network = _network(parameterization, small_readout)
+    exponents = rates.exponents(network, OPTIMIZERS[optimizer].family)
     plan = prescribe(model, exponents, base_width=base_width, constants=constants)
+    if small_readout:
+        plan = _with_usual_readout_at(plan, base_width)
     return plan, plan.scales.with_constant_epsilon()
+
+
+def _network(parameterization: str, small_readout: bool) -> Parameterization:
+    network = PARAMETERIZATIONS[parameterization]
+    if not small_readout:
+        return network
+    readout = Layer(network.readout.a, network.readout.b + HALF)
+    return dataclasses.replace(network, readout=readout, name=f"{network.name} with a small readout")
+
+
+def _with_usual_readout_at(plan: Prescription, base_width: int) -> Prescription:
+    """Return a plan whose small readout has its usual size at the base width."""
+    stds = zip(plan.layout.leaves, jax.tree.leaves(plan.scales.init_std), strict=True)
+    grown = [std * base_width**0.5 if leaf.role is Role.READOUT else std for leaf, std in stds]
+    return dataclasses.replace(plan, scales=dataclasses.replace(plan.scales, init_std=plan.layout.tree(grown)))
 
 
 def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) -> dict[str, Any]:
