@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,15 @@ def test_the_verdict_says_what_it_rests_on():
     assert falling.verdict.outcome is TransferOutcome.DRIFTS
     assert str(falling.verdict).startswith("drifts: exponent -")
     assert fit_transfer(simulate(np.random.default_rng(0), exponent=0.0), tolerance=1e-3).verdict.outcome != "transfers"
+
+
+def test_a_wider_model_that_is_worse_is_named_whatever_the_exponent():
+    trials = simulate(np.random.default_rng(0), widths=4, exponent=0.0)
+    assert fit_transfer(trials).verdict.worse == ()
+    spoiled = [replace(trial, eval_loss=trial.eval_loss * 1.3) if trial.width == 512 else trial for trial in trials]
+    verdict = fit_transfer(spoiled).verdict
+    assert (verdict.outcome, verdict.worse) == (TransferOutcome.TRANSFERS, (512,))
+    assert str(verdict).endswith("; wider is worse at width 512")
 
 
 def test_widths_whose_optimum_is_not_known_are_left_out_and_named():

@@ -213,14 +213,14 @@ def exponents(fits: Mapping[str, GroupFit], paper: PaperExponent | None = None) 
     """Show the exponent of each setting's optimal learning rate, with its verdict and the paper's value."""
 
     def row(heading: str, fit: GroupFit) -> dict[str, str]:
-        exponent, reuse = fit.transfer.law.exponent, fit.transfer.reuse
+        exponent, reuse, verdict = fit.transfer.law.exponent, fit.transfer.reuse, fit.transfer.verdict
         given_up = reuse[-1].given_up if len(reuse) > 1 else math.nan
         known = None if paper is None else paper(fit.setting)
         return {
             "group": heading,
             "exponent": signed(exponent.value),
             "95 % interval": interval(exponent) or "unknown",
-            "transfers?": str(fit.transfer.verdict.outcome),
+            "transfers?": str(verdict.outcome) + (", but wider is worse" if verdict.worse else ""),
             "cost of reusing the rate": "diverges" if math.isinf(given_up) else signed(given_up, 4),
             **({} if paper is None else {"paper": "–" if known is None else signed(known)}),
         }

@@ -5,6 +5,7 @@ exponent is negligible in practice. It *drifts* if the interval excludes 0 and e
 *cannot tell*.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,9 @@ from widthwise.fit.trials import Curve, Trial, curves
 
 TOLERANCE = 0.125
 """The largest exponent that is negligible in practice: one grid step, 2^0.5, over a sixteenfold width."""
+
+WORSE = 0.01
+"""The relative rise of the best loss with width that is more than the noise of a small run, about 0.5 %."""
 
 
 class TransferOutcome(StrEnum):
@@ -37,17 +41,21 @@ class TransferVerdict:
         outcome: The outcome.
         exponent: The exponent of the optimal learning rate.
         left_out: Widths whose optimum lies outside the range that was tried.
+        worse: Widths whose best loss is worse than that of the next narrower one by more than `WORSE`. With a sound
+            prescription wider is better, whatever the exponent says (docs/width-4096.md).
     """
 
     outcome: TransferOutcome
     exponent: Estimate
     left_out: tuple[int, ...] = ()
+    worse: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         known = f"exponent {self.exponent}" if math.isfinite(self.exponent.value) else "fewer than two optima known"
         widths = ", ".join(str(width) for width in self.left_out)
         left_out = f" (optimum not inside what was tried at width {widths})" if widths else ""
-        return f"{self.outcome}: {known}{left_out}"
+        worse = f"; wider is worse at width {', '.join(map(str, self.worse))}" if self.worse else ""
+        return f"{self.outcome}: {known}{left_out}{worse}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +160,11 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
             outcome=judge(law.exponent, tolerance=tolerance),
             exponent=law.exponent,
             left_out=tuple(optimum.width for optimum in optima if not optimum.interior),
+            worse=tuple(
+                wide.width
+                for narrow, wide in itertools.pairwise(known)
+                if wide.eval_loss > narrow.eval_loss * (1 + WORSE)
+            ),
         ),
         reuse=tuple(_reuse(curve, optimum, known[0]) for curve, optimum in zip(by_width, optima, strict=True) if known),
         predictions=tuple(Prediction(width=width, learning_rate=law.predict(width)) for width in predict),
