@@ -38,6 +38,9 @@ def test_a_small_readout_shrinks_the_initial_logits_and_ends_the_warning(capsys)
     assert small["change"]["slope"] < usual["change"]["slope"] - 0.25
     assert "small_readout" in usual["warning"]
     assert small["warning"] is None
+    assert not usual["passed"]
+    assert main(["check", *TRANSFORMER, "--steps", "1", "--parameterization", "standard"]) == 1
+    assert "Start with a smaller readout" in capsys.readouterr().out
 
 
 def test_the_mlp_passes_and_a_wrong_exponent_fails(capsys):

@@ -159,7 +159,11 @@ class CheckCommand:
             table(("layer", "role", "size", "change", "expected", "through", "verdict"), rows, right=(2, 3, 4)),
             "",
             *_grouped((layer.layer, advice(layer, result.exponents)) for layer in result.layers),
-            *_grouped((layer.layer, warning(layer)) for layer in result.layers if layer.passed),
+            *_grouped(
+                (layer.layer, warning(layer))
+                for layer in result.layers
+                if layer.passed or math.isfinite(layer.expected.takeover)  # which explains why a readout fails
+            ),
         ]
         if result.unseen:
             lines.append(f"Not measured, because they were not seen to act: {', '.join(result.unseen)}.")
