@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def in_turns(*actions: Callable[[], object]) -> list[float]:
-    """Give the median time of each, after a first round that compiles."""
+    """Return the median time of each, after a first round that compiles."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(ROUNDS + 1):
         for action, found in zip(actions, times, strict=True):

@@ -57,7 +57,7 @@ class Model(torch.nn.Module):
 
 
 def torch_round(width: int):
-    """Give a function that takes some steps."""
+    """Return a function that takes some steps."""
     model = Model(width)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
     batch = torch.randint(0, VOCABULARY, (BATCH, CONTEXT + 1))
@@ -75,7 +75,7 @@ def torch_round(width: int):
 
 
 def our_round(width: int):
-    """Give a function that takes as many steps."""
+    """Return a function that takes as many steps."""
     spec = Spec(
         width=width,
         blocks=BLOCKS,

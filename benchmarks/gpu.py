@@ -47,12 +47,12 @@ def main() -> None:
 
 
 def identity(found: dict[str, Any]) -> tuple[str, int, str]:
-    """Give what a measurement is of."""
+    """Return what identifies a measurement."""
     return found["part"], found["width"], found["who"]
 
 
 def commands(parts: list[str], widths: list[int] | None, who: list[str]) -> Iterator[list[str]]:
-    """Give the processes to start, one after another."""
+    """Return the processes to start, one after another."""
     modes = [mode for mode in MODES if mode in who]
     for part in parts:
         if part in ("peak", "sweep"):
@@ -73,7 +73,7 @@ def commands(parts: list[str], widths: list[int] | None, who: list[str]) -> Iter
 
 
 def run(command: list[str]) -> Iterator[dict[str, Any]]:
-    """Give what a process measures, as soon as it says so."""
+    """Yield the measurements of a process as it prints them."""
     stamp = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": device(),
@@ -110,7 +110,7 @@ def device() -> str:
 
 
 def version(package: str) -> str:
-    """Give the version of a package, if there is one."""
+    """Return the version of a package, if there is one."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

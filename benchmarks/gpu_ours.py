@@ -49,7 +49,7 @@ def lanes_for(part: str, width: int, count: int, *, optimizer: str = "adam", ste
 
 
 def held_out(setting: settings.Setting) -> Evaluation:
-    """Give a batch of random tokens to evaluate and to measure on."""
+    """Return a batch of random tokens to evaluate and to measure on."""
     tokens = np.random.default_rng(1).integers(0, setting.vocabulary, (1, 8, setting.context + 1), np.int32)
     return Evaluation(tokens, np.ones((1, 8, setting.context), np.float32))
 

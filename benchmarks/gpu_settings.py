@@ -42,7 +42,7 @@ SWEEP_WIDTH, SWEEP_STEPS, SWEEP_WARMUP, SWEEP_EVALUATIONS = 128, 600, 60, 8
 
 
 def steps_for(setting: Setting, width: int, models: int = 1) -> int:
-    """Give as many steps as fill about half a second."""
+    """Return as many steps as fill about half a second."""
     return max(4, min(200, round(0.5 * 4e14 / (models * setting.flops(width)))))
 
 
@@ -59,7 +59,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def speed(setting: Setting, width: int, models: int, step_seconds: float) -> dict[str, float]:
-    """Give what a step's time means."""
+    """Return what a step's time means."""
     return {
         "step_ms": step_seconds * 1e3,
         "tokens_per_second": models * setting.tokens / step_seconds,

@@ -53,7 +53,7 @@ class Model(torch.nn.Module):
                 torch.nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens):
-        """Give the mean loss of every next token."""
+        """Return the mean loss of every next token."""
         x = self.tokens(tokens[:, :-1]) + self.positions.weight
         if torch.is_autocast_enabled(DEVICE):
             x = x.to(torch.bfloat16)  # autocast alone would add all blocks up in float32, which is slower
@@ -130,7 +130,7 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, batches: int) -> float:
-        """Give the mean loss of some batches; not compiled, since another compilation would take longer."""
+        """Return the mean loss of some batches; not compiled, since another compilation would take longer."""
         with torch.autocast(DEVICE, torch.bfloat16):
             return float(sum(self.model(self.batches[index % BATCHES]) for index in range(batches)) / batches)
 
@@ -181,7 +181,7 @@ def sweep() -> None:
 
 
 def shape_of(step: int, steps: int) -> float:
-    """Give linear warm-up and cosine decay."""
+    """Return linear warm-up and cosine decay."""
     warmup = settings.SWEEP_WARMUP
     return step / warmup if step < warmup else 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 

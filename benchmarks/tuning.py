@@ -48,7 +48,7 @@ def random_constants(rng: np.random.Generator) -> Constants:
 
 
 def regrets(seed: int, batch: int | None) -> list[float]:
-    """Give the excess, in percent, at every checkpoint; without a batch, of random search."""
+    """Return the excess, in percent, at every checkpoint; without a batch, of random search."""
     landscape = Landscape(seed)
     tuning = Tuning(trials=CHECKPOINTS[-1], batch=batch or 1, extensions=0, seed=seed)
     rng = np.random.default_rng([seed, 1])

@@ -136,7 +136,7 @@ def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):
 
 
 def test_time_left_counts_what_was_done_since_the_first_steps_after_resuming():
-    now = Progress(step=60, steps=100, start=50, losses=[1.0], eval_losses=[2.0], tokens_per_second=1000.0)
+    now = Progress(step=60, steps=100, losses=[1.0], eval_losses=[2.0], tokens_per_second=1000.0)
     said = "step 60/100  loss 1.0000  eval 2.0000  1,000 tokens/s"
     assert progress_line(now, seconds=20.0, steps=10) == f"{said}  1:20 left"
     assert progress_line(now, seconds=0.0, steps=0) == said

@@ -32,7 +32,7 @@ def normal(seed: int, *shape: int) -> jax.Array:
 
 
 def apart(one: jax.Array, other: jax.Array) -> float:
-    """Give the relative distance of two arrays, in the root mean square."""
+    """Return the relative distance of two arrays, in the root mean square."""
     found, expected = (np.asarray(x, np.float64) for x in (one, other))
     return float(np.sqrt(np.mean((found - expected) ** 2) / np.mean(expected**2)))
 

@@ -44,7 +44,7 @@ def examples(model: MLP) -> np.ndarray:
 
 
 def two_draws(model: MLP):
-    """Give parameters as before and after training, as NumPy's arrays: what tests do with them is not compiled."""
+    """Return parameters before and after training, as NumPy arrays, so that nothing done with them is compiled."""
     return (jax.tree.map(np.asarray, drawn(model, jax.random.key(seed))) for seed in (0, 1))
 
 

@@ -28,7 +28,7 @@ def plain(hidden, kernel, labels):
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options={"xla_allow_excess_precision": False})
 def with_gradients(function, hidden, kernel, labels, weights):
-    """Give the losses of all tokens, and the gradients of a sum in which each has a weight of its own."""
+    """Return the losses of all tokens, and the gradients of a sum in which each has a weight of its own."""
     losses, back = jax.vjp(lambda hidden, kernel: function(hidden, kernel, labels), hidden, kernel)
     return losses, *back(weights.astype(losses.dtype))
 

@@ -10,7 +10,7 @@ X = jnp.linspace(-6, 6, 999)
 
 
 def exact(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give GELU and its derivative in float64, in a form that loses no digits where they are small."""
+    """Return GELU and its derivative in float64, in a form that loses no digits where they are small."""
     root = np.sqrt(8 / np.pi)
     logistic = 1 / (1 + np.exp(-root * (x + 0.044715 * x**3)))
     return x * logistic, logistic + x * logistic * (1 - logistic) * root * (1 + 3 * 0.044715 * x**2)

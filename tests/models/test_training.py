@@ -160,7 +160,7 @@ def test_the_first_hidden_layer_shows_whether_adams_rates_follow_the_width(rates
 
 
 def activation_change(width: int, exponents, seed: int) -> float:
-    """Give the RMS change of the first hidden layer's output after one small Adam step."""
+    """Return the RMS change of the first hidden layer's output after one small Adam step."""
     model = MLP(width=width)
     scales = prescribe(model, exponents, base_width=128).scales
     random = np.random.default_rng(seed)

@@ -30,7 +30,7 @@ FIRST = jax.tree.map(lambda x: x[0], GRADIENTS)
 
 
 def updates(transformation: optax.GradientTransformation, size: float = 1.0):
-    """Give the updates of all steps for random gradients times `size`."""
+    """Return the updates of all steps for random gradients times `size`."""
     return jax.tree.map(np.asarray, jitted(transformation)(size))
 
 
@@ -47,7 +47,7 @@ def jitted(transformation: optax.GradientTransformation):
 
 
 def update(transformation: optax.GradientTransformation, params, gradient):
-    """Give the first update."""
+    """Return the first update."""
     return jax.jit(lambda p, g: transformation.update(g, transformation.init(p), p)[0])(params, gradient)
 
 

@@ -76,7 +76,7 @@ def at(step: int, tree):
 
 
 def trained(*args, **options):
-    """Give the parameters after the last step."""
+    """Return the parameters after the last step."""
     return at(-1, steps(*args, **options)[0])
 
 

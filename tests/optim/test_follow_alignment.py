@@ -21,7 +21,7 @@ def plan_for(base_width: int = 16, alignment=FULL):
 
 
 def factors(plan, alignments, **options):
-    """Give the factors on updates of embedding, hidden and readout after each step."""
+    """Return the factors on updates of embedding, hidden and readout after each step."""
     transformation = follow_alignment(plan, **options)
     state, found = transformation.init(PARAMS), []
     ones = jax.tree.map(jnp.ones_like, PARAMS)

@@ -22,7 +22,7 @@ def logs(constants: Constants) -> list[float]:
 
 
 def valley(embedding: float, hidden: float, readout: float, edge: float = math.inf) -> Loss:
-    """Give a loss with its minimum there, in log10, that diverges where constants are large together."""
+    """Return a loss with its minimum there, in log10, that diverges where constants are large together."""
 
     def loss(constants: Constants) -> float:
         e, h, r = logs(constants)

@@ -20,13 +20,13 @@ TINY = Spec(
 
 
 def options(spec: Spec = TINY) -> list[str]:
-    """Give what differs from the defaults, for a command line."""
+    """Return what differs from the defaults, for a command line."""
     changed = [field for field in dataclasses.fields(Spec) if getattr(spec, field.name) != field.default]
     return [word for field in changed for word in (f"--{field.name.replace('_', '-')}", str(getattr(spec, field.name)))]
 
 
 def results(study: Study) -> list[tuple[Any, ...]]:
-    """Give what must not depend on how a sweep was carried out: what was asked, how it ended, and its losses."""
+    """Return what must not depend on how a sweep was carried out: what was asked, how it ended, and its losses."""
     return sorted(
         (
             *(row.spec[name] for name in ("width", "alignment", "seed", "learning_rate")),

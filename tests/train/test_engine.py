@@ -34,7 +34,7 @@ def test_the_loss_approaches_the_entropy_and_the_model_never_goes_below_it():
 
 
 def distance(lanes: Lanes, states) -> float:
-    """Give the cross-entropy of the model to the language, less the language's entropy, on held-out text."""
+    """Return the cross-entropy of the model to the language, less the language's entropy, on held-out text."""
     one, tokens = lanes.lanes[0], EVALUATION.tokens[0][:, :-1]
     predicted = jax.jit(lambda *given: jax.nn.log_softmax(MODEL.logits(*given)))(
         one.scales.effective(lanes.params(states, 0)), tokens, one.attention_scale

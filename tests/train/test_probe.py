@@ -37,7 +37,7 @@ def after(steps: int, lanes: Lanes) -> list[State]:
 
 
 def table(result: Result, name: str = "alpha") -> np.ndarray:
-    """Give a field over steps and layers."""
+    """Return a field over steps and layers."""
     return np.array([[layer[name] for layer in point.layers.values()] for point in result.alignment])
 
 

@@ -8,7 +8,8 @@ from widthwise.cli.arguments import count, named, positive, unset
 from widthwise.models import MLP, Model, Transformer, prescribe
 from widthwise.optim import OPTIMIZERS, Optimizer
 from widthwise.parameterize import explain
-from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, STANDARD, Aligned, Parameterization, RateRule, read_rates
+from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, STANDARD, Parameterization, RateRule, read_rates
+from widthwise.theory.rates import FULL_ALIGNMENT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class ExplainCommand:
     """The parameterization: initialization and multipliers."""
     optimizer: Annotated[Optimizer, named(OPTIMIZERS)] = OPTIMIZERS["adam"]
     """The optimizer."""
-    alignment: Annotated[RateRule, named({name: read_rates(name) for name in RATE_RULES})] = Aligned("full")  # noqa: RUF009
+    alignment: Annotated[RateRule, named({name: read_rates(name) for name in RATE_RULES})] = FULL_ALIGNMENT
     """The alignment assumed for the learning rates; global for one rate at every width."""
     learning_rate: Annotated[float, positive("X")] = 1.0
     """The base learning rate; 1 shows the factors."""

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from widthwise.theory import Aligned, Own, RateRule, Role, read_rates
+from widthwise.theory import Own, RateRule, Role, read_rates
+from widthwise.theory.rates import FULL_ALIGNMENT
 
 if TYPE_CHECKING:  # reading a study needs no JAX
     from widthwise.parameterize import Constants
@@ -21,7 +22,6 @@ Horizon: TypeAlias = Literal["fixed", "compute_optimal"]
 """How long a run trains: for a given number of steps, or for 20 tokens per parameter."""
 DEFAULT = "default"
 """The name of the constants that are all 1."""
-FULL_ALIGNMENT = Aligned("full")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +114,7 @@ def settings(base: Setting | None = None, **axes: Sequence[Any]) -> tuple[Settin
         base: Where the other values come from.
         axes: Values by the name of a field of a setting; none stands for the base's own.
 
+    >>> from widthwise.theory import Aligned
     >>> [setting.rates.text for setting in settings(rates=(Aligned("none"), Aligned("full")), epsilon=())]
     ['none', 'full']
     """

@@ -78,6 +78,9 @@ class Own:
 
 RateRule: TypeAlias = Aligned | Global | Own
 
+FULL_ALIGNMENT = Aligned("full")
+"""The default rule."""
+
 RATE_RULES = (*ALIGNMENTS, Global.name)
 """The rules that have a name of their own."""
 

@@ -69,7 +69,6 @@ class Progress:
     Attributes:
         step: The number of steps taken.
         steps: The total number of steps.
-        start: The step at which this call of `train` started or resumed.
         losses: The mean training loss of the last chunk, for each lane.
         eval_losses: The last held-out losses; NaN if there is none yet.
         tokens_per_second: The speed of all lanes together, without the first chunk, which compiles.
@@ -77,7 +76,6 @@ class Progress:
 
     step: int
     steps: int
-    start: int
     losses: list[float]
     eval_losses: list[float]
     tokens_per_second: float
@@ -159,7 +157,7 @@ def train(
     if step == 0 and probe is not None and 0 in probe.steps:
         _measure(record, 0, lanes, states, probe, initial)
     tokens_per_step = lanes.tokens_per_step
-    start, clock, saved_at, interrupted = step, _Clock(), time.monotonic(), False
+    clock, saved_at, interrupted = _Clock(), time.monotonic(), False
     for count in counts(step):
         if interrupted or not any(lanes.alive(states)):
             break
@@ -177,7 +175,7 @@ def train(
             with clock.paused():
                 _measure(record, step, lanes, states, probe, initial)
         interrupted = stop()
-        progress(_progress(record, step, steps, start, count))
+        progress(_progress(record, step, steps, count))
         due = time.monotonic() - saved_at > checkpoint_seconds
         due |= checkpoint_steps is not None and step // checkpoint_steps > (step - count) // checkpoint_steps
         due |= interrupted or step == steps
@@ -254,11 +252,10 @@ def _measure(
             points.append({"step": step, "layers": found.to_json()})
 
 
-def _progress(record: _Record, step: int, steps: int, start: int, count: int) -> Progress:
+def _progress(record: _Record, step: int, steps: int, count: int) -> Progress:
     return Progress(
         step=step,
         steps=steps,
-        start=start,
         losses=[float(np.mean(losses[-count:])) for losses in record.losses],
         eval_losses=[points[-1]["eval_loss"] if points else math.nan for points in record.points],
         tokens_per_second=record.tokens_per_second,

@@ -114,7 +114,8 @@ class Spec:
             raise ValueError(f"width is {self.width}: expected a multiple of the head dimension {self.head_dim}")
         if self.small_readout and PARAMETERIZATIONS[self.parameterization].readout.total >= 1:
             raise ValueError(f"small_readout is for standard and ntk: the readout of {self.parameterization} is small")
-        self.rate_rule  # noqa: B018  refuses exponents that cannot be read
+        if self.rates is not None:
+            read_exponents(self.rates)  # raises if they cannot be read
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
         if self.epsilon is not None and not 0 <= self.epsilon < math.inf:

@@ -78,7 +78,7 @@ class Executor(ABC):
 
     @abstractmethod
     def submit(self, key: str, work: Work, payload: Any) -> None:
-        """Have a pack computed; packs beyond the capacity wait in line."""
+        """Queue a pack; packs beyond the capacity wait for a free place."""
 
     @abstractmethod
     def results(
