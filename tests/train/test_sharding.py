@@ -1,5 +1,6 @@
 """Many devices, or many processes, compute what one does."""
 
+import logging
 from pathlib import Path
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 
 from tests.train.runs import LANGUAGE, lane, program
 from widthwise.train import Checkpoints, Lanes, make_mesh, train
+from widthwise.train.sharding import place
 
 EVALUATION = LANGUAGE.held_out(2)
 
@@ -59,3 +61,15 @@ def test_a_checkpoint_goes_on_on_another_number_of_devices(tmp_path: Path):
 def test_a_mesh_larger_than_the_machine_is_refused():
     with pytest.raises(ValueError, match="a mesh of 4 lanes × 4 devices each: there are 8 devices"):
         make_mesh(lanes=4, fsdp=4)
+
+
+def test_putting_arrays_on_the_device_compiles_nothing(caplog):
+    """A program for every new shape would delay the first step, most of all on a GPU."""
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        placed = place({"steps": np.arange(7), "rates": np.full((7, 3), 0.5), "scale": 2.0}, None)
+    assert "ompil" not in caplog.text
+    assert {name: str(x.aval) for name, x in placed.items()} == {
+        "steps": "int32[7]",
+        "rates": "float32[7,3]",
+        "scale": "~float32[]",
+    }

@@ -65,7 +65,7 @@ def make_mesh(*, lanes: int = 1, fsdp: int | None = None) -> Mesh:
 def place(tree: PyTree, sharding: NamedSharding | None) -> PyTree:
     """Put host arrays, the same in every process, on the devices of a sharding, or on the default device."""
     if sharding is None:
-        return jax.tree.map(jax.numpy.asarray, tree)
+        return jax.device_put(tree)  # `jnp.asarray` would compile a program for every new shape
 
     def one(x: Any) -> jax.Array:
         host = np.asarray(x)
