@@ -352,3 +352,25 @@ def test_a_terminal_without_greek_letters_gets_its_table():
     assert run.stdout.count("readout") == 4
     wrong = installed("exponents", "--alpha", "x", stdout=subprocess.PIPE, env=environment)
     assert wrong.stderr.startswith("widthwise exponents: Error parsing --alpha: 'x' is not a number")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"), [(["--version"], 0, ["handled"]), (["x"], 2, ["handled", "freed"])]
+)
+def test_a_command_that_succeeded_ends_without_freeing_objects_but_calls_exit_handlers(arguments, code, said):
+    """Freeing takes half a second after training, and nobody needs it; handlers may still have something to write."""
+    program = f"""
+import atexit, sys
+from widthwise.cli import command
+class Kept:
+    def __del__(self):
+        print("freed")
+kept = Kept()
+atexit.register(print, "handled")
+sys.argv = ["widthwise", *{arguments!r}]
+command()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == code
+    assert [line for line in run.stdout.splitlines() if not line.startswith("widthwise")] == said
