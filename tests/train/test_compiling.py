@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from widthwise.train import compiling
-from widthwise.train.compiling import Compiled, has_option
+from widthwise.train.compiling import Compiled, supports
 
 
 @functools.partial(Compiled, static=("power",), donate=("x",))
@@ -44,7 +44,7 @@ def test_what_failed_is_begun_again(monkeypatch):
     doubled = Compiled(lambda x: x * 2, static=())
     with monkeypatch.context() as patch:
         patch.setattr(compiling, "_threads", failing := ThreadPoolExecutor(1))
-        patch.setattr(failing, "submit", lambda compiled, _: ThreadPoolExecutor.submit(failing, fail, compiled))
+        patch.setattr(failing, "submit", lambda _, *work: ThreadPoolExecutor.submit(failing, fail, work))
         with pytest.raises(MemoryError, match="no room"):
             doubled.begin(jnp.ones(3)).result()
     np.testing.assert_array_equal(doubled.begin(jnp.ones(3)).result()(jnp.ones(3)), 2 * np.ones(3))
@@ -67,18 +67,28 @@ def test_data_that_was_given_away_is_used_up():
 def test_options_are_only_those_that_the_compiler_has(monkeypatch):
     monkeypatch.setattr(compiling, "_GPU", {"xla_gpu_enable_triton_gemm": False, "xla_gpu_was_taken_out": True})
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(compiling, "_options", options := functools.cache(compiling._options.__wrapped__))
-    assert options(False) == {"xla_gpu_enable_triton_gemm": False}
-    assert options(True) == {"xla_gpu_enable_triton_gemm": False, **compiling._GPU_SOON}
-    assert has_option("xla_gpu_enable_triton_gemm", False)
+    monkeypatch.setattr(compiling, "_supported", functools.cache(compiling._supported.__wrapped__))
+    assert compiling._options(False) == {"xla_gpu_enable_triton_gemm": False}
+    assert compiling._options(True) == {"xla_gpu_enable_triton_gemm": False, **compiling._GPU_SOON}
+    assert supports({"xla_gpu_enable_triton_gemm": False})
+
+
+def test_options_that_the_compiler_has_are_asked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(compiling, "_supported", functools.cache(compiling._supported.__wrapped__))
+    monkeypatch.setattr(compiling, "supports", lambda options: asked.append(options) or True)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(compiling._options, [True, False] * 4))
+    assert found == [compiling._GPU | compiling._GPU_SOON, compiling._GPU] * 4
+    assert len(asked) == 1
 
 
 def test_a_program_that_is_better_ready_soon_is_compiled_so(monkeypatch):
-    begun = []
-    monkeypatch.setattr(compiling, "_threads", threads := ThreadPoolExecutor(1))
-    monkeypatch.setattr(threads, "submit", lambda _, options: begun.append(options) or Future())
+    given = []
     monkeypatch.setattr(compiling, "_options", lambda soon: {"level": 1} if soon else {})
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self, options: given.append(options))
     doubled = Compiled(lambda x: x * 2, static=())
     for soon in (True, False):
-        doubled.begin(jnp.ones(3), soon=soon)
-    assert begun == [{"level": 1}, None]
+        doubled.begin(jnp.ones(3), soon=soon).result()
+    assert given == [{"level": 1}, None]

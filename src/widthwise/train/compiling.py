@@ -5,7 +5,8 @@ device wait. The shapes are known beforehand, so programs can be compiled in par
 """
 
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -33,6 +34,7 @@ _SETTINGS = (
 """JAX settings that a compiled program depends on."""
 
 _threads = ThreadPoolExecutor(thread_name_prefix="compile")
+_asking = threading.Lock()
 
 
 class Compiled:
@@ -41,6 +43,10 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], *, static: tuple[str, ...], donate: tuple[str, ...] = ()) -> None:
         self._make = functools.partial(jax.jit, function, static_argnames=static, donate_argnames=donate)
         self._begun: dict[Any, Future[Any]] = {}
+
+    @functools.cached_property
+    def _plain(self) -> Any:
+        return self._make()  # options come when it is compiled: they are not known before the device is ready
 
     @functools.cached_property
     def jitted(self) -> Any:
@@ -67,39 +73,51 @@ class Compiled:
         key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), settings, soon
         begun = self._begun.get(key)
         if begun is None or (begun.done() and begun.exception() is not None):  # there may be memory the second time
-            lowered = self.jitted.lower(*args, **static)  # pure Python, which threads do not speed up
-            self._begun[key] = _threads.submit(lowered.compile, _options(soon) or None)
+            lowered = self._plain.lower(*args, **static)  # pure Python, which threads do not speed up
+            self._begun[key] = _threads.submit(_compile, lowered, soon)
         return self._begun[key]
+
+
+def _compile(lowered: Any, soon: bool) -> Any:
+    return lowered.compile(_options(soon) or None)
 
 
 @functools.cache
 def wake() -> None:
-    """Initialize the device in the background, while programs are traced.
+    """Initialize the device in the background, while data is opened and programs are traced.
 
     JAX allocates the memory of a device when it first needs some, which takes 2 s on an H200. Compiling waits for that
     and blocks Python meanwhile, so the compiler options are queried first.
     """
-    _options(True)
-    _threads.submit(jax.device_put, 0)
+    _threads.submit(lambda: (_options(True), jax.device_put(0)))
 
 
-@functools.cache
 def _options(soon: bool) -> dict[str, bool | int]:
     """Return the compiler options for the device that this version of the compiler supports."""
     if jax.default_backend() != "gpu":
         return {}
-    given, more = (_options(False), _GPU_SOON) if soon else ({}, _GPU)
-    return given | {name: value for name, value in more.items() if has_option(name, value)}
+    with _asking:
+        known = _supported()
+    return {name: value for name, value in known.items() if soon or name in _GPU}
 
 
-def has_option(name: str, value: Any) -> bool:
-    """Return whether this version of the compiler supports an option.
+@functools.cache
+def _supported() -> dict[str, bool | int]:
+    """Return those of all options that the compiler supports: all at once if possible, since asking compiles."""
+    options = _GPU | _GPU_SOON
+    if supports(options):
+        return options
+    return {name: value for name, value in options.items() if supports({name: value})}
 
-    >>> has_option("xla_no_such_thing", True)
+
+def supports(options: Mapping[str, bool | int]) -> bool:
+    """Return whether this version of the compiler supports all of some options.
+
+    >>> supports({"xla_no_such_thing": True})
     False
     """
     try:
-        jax.jit(lambda x: x, compiler_options={name: value}).lower(0).compile()
+        jax.jit(lambda x: x, compiler_options=dict(options)).lower(0).compile()
     except jax.errors.JaxRuntimeError:
         return False
     return True
