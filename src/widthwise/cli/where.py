@@ -20,6 +20,7 @@ from widthwise.sweep.packs import Options
 from widthwise.sweep.progress import SweepProgress
 from widthwise.sweep.requests import SweepData
 from widthwise.train import Spec
+from widthwise.train.compiling import wake
 from widthwise.train.cost import GPU_FLOPS
 
 
@@ -52,6 +53,8 @@ class Where:
     def driver(self, folder: Path, training: Options, status: StatusLine) -> Iterator[Driver]:
         """Open a study and start what computes for it, until the end or an interrupt."""
         say = status.say
+        if self.processes is None and self.ray is None:
+            wake()
         with Study.open(folder, say=say) as study, stoppable() as stop, self.executor(say) as executor:
             driver = Driver(
                 study,
