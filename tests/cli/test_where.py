@@ -1,8 +1,11 @@
 """Where a sweep is computed, and what a person sees of it meanwhile."""
 
+import threading
+
 import jax
 import pytest
 
+from widthwise.cli.main import _start_device
 from widthwise.cli.where import Where, describe_progress
 from widthwise.sweep.progress import SweepProgress
 from widthwise.train import Spec
@@ -16,6 +19,27 @@ def test_only_a_command_with_workers_leaves_the_accelerators_to_them_and_only_wh
     assert platforms == []
     where.leave_accelerators_to_workers()
     assert platforms == left
+
+
+@pytest.mark.parametrize(
+    ("words", "early"),
+    [
+        (["sweep", "--widths", "64"], True),
+        (["experiment", "transfer"], True),
+        (["sweep", "--processes", "2"], False),
+        (["tune", "--ray=auto"], False),
+        (["sweep", "--help"], False),
+        (["train", "--widths", "64"], False),
+    ],
+)
+def test_the_device_is_initialized_during_imports_only_where_this_process_computes(monkeypatch, words, early):
+    asked, before = [], {*threading.enumerate()}
+    monkeypatch.setattr(jax, "devices", lambda: asked.append(threading.current_thread()))
+    _start_device(words[0], words[1:])
+    for thread in {*threading.enumerate()} - before:
+        thread.join()
+    assert len(asked) == early
+    assert threading.main_thread() not in asked
 
 
 @pytest.mark.parametrize(

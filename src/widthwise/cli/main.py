@@ -13,8 +13,9 @@ import io
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import tyro
 
@@ -37,6 +38,9 @@ COMMANDS = {
     "plan": "parameters, compute-optimal steps and cost of a transformer, without allocating it",
 }
 """What each subcommand does. `NAME` is the class `NameCommand` in the module of its name."""
+
+COMPUTING = ("sweep", "tune", "experiment")
+"""Subcommands that train many runs, usually in this process."""
 
 USAGE = "\n".join(
     [
@@ -136,6 +140,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parse(name: str, options: Sequence[str]) -> Command:
+    _start_device(name, options)
     kind = getattr(importlib.import_module(f"widthwise.cli.{name}"), f"{name.capitalize()}Command")
     config = (tyro.conf.FlagCreatePairsOff,)
     parse = functools.partial(tyro.cli, kind, prog=f"widthwise {name}", args=options, config=config, registry=RULES)
@@ -147,6 +152,25 @@ def _parse(name: str, options: Sequence[str]) -> Command:
             return parse()
     except SystemExit:
         raise ValueError(one_line(complaint.getvalue())) from None
+
+
+def _start_device(name: str, options: Sequence[str]) -> None:
+    """Initialize the device while the command is imported, if it will compute here.
+
+    A GPU takes seconds to initialize, mostly outside of Python; importing takes more than a second. Workers, and other
+    processes of one large run, must find the device as it is.
+    """
+    elsewhere = ("--processes", "--ray", "--help", "-h")
+    if name in COMPUTING and not any(option.split("=")[0] in elsewhere for option in options):
+        with contextlib.suppress(ImportError):  # the command itself says what is missing
+            import jax
+
+            threading.Thread(target=_devices, args=(jax,)).start()
+
+
+def _devices(jax: Any) -> None:
+    with contextlib.suppress(Exception):  # raised again in the thread that needs them
+        jax.devices()
 
 
 @contextlib.contextmanager
