@@ -307,3 +307,11 @@ def test_drawn_parameters_do_not_depend_on_how_many_runs_are_drawn_at_once():
 def test_nonsense_is_refused(options, named: str):
     with pytest.raises(ValueError, match=named):
         Transformer(**options)
+
+
+def test_parameters_that_are_drawn_together_are_those_of_their_own_keys():
+    """Otherwise runs would no longer be those that studies have kept."""
+    key = jax.random.key(3)
+    for index, leaf in list(enumerate(jax.tree.leaves(drawn(SMALL, key))))[3:7]:
+        if leaf.ndim > 1:
+            np.testing.assert_array_equal(leaf, jax.random.normal(jax.random.fold_in(key, index), leaf.shape))

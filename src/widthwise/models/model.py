@@ -1,5 +1,6 @@
 """What the built-in models share: a frozen configuration, pure functions, and declared roles."""
 
+import functools
 from typing import Protocol
 
 import jax
@@ -46,15 +47,16 @@ def prescribe(model: Model, exponents: Assessment, *, base_width: int, constants
 def draw(model: Model, key: jax.Array) -> PyTree:
     """Draw parameters with standard deviation 1 and LayerNorm scales of 1, for `Scales.initial`.
 
-    Each leaf has its own key, so the numbers do not depend on how many runs are drawn at once. Leaves of the same shape
+    Each leaf has its own key, so the numbers do not depend on how many runs are drawn at once. Leaves of the same size
     are drawn together, because random numbers compile slowly: on a GPU, more slowly than the training step.
     """
     leaves, structure = jax.tree.flatten(model.shapes())
     drawn = [jnp.ones(leaf.shape, leaf.dtype) for leaf in leaves]
-    for shape in {leaf.shape: None for leaf in leaves if len(leaf.shape) > 1}:
-        alike = [index for index, leaf in enumerate(leaves) if leaf.shape == shape]
-        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.array(alike))
-        numbers = jax.lax.map(lambda key, like=leaves[alike[0]]: jax.random.normal(key, like.shape, like.dtype), keys)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(len(leaves)))
+    for size in {leaf.size: None for leaf in leaves if len(leaf.shape) > 1}:
+        alike = [index for index, leaf in enumerate(leaves) if leaf.size == size and len(leaf.shape) > 1]
+        normal = functools.partial(jax.random.normal, shape=(size,), dtype=leaves[alike[0]].dtype)
+        numbers = jax.lax.map(normal, keys[jnp.array(alike)])
         for index, number in zip(alike, numbers, strict=True):
-            drawn[index] = number
+            drawn[index] = number.reshape(leaves[index].shape)
     return structure.unflatten(drawn)
