@@ -22,6 +22,7 @@ from widthwise.data import (
     training_batches,
 )
 from widthwise.data.batches import pad_documents
+from widthwise.data.corpus import Tokens
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,13 @@ def test_evaluation_pieces_cover_documents_without_crossing_them(corpus: Corpus)
     assert len(bos) == len(corpus.held_out.starts)
     assert sum(map(len, predicted)) == len(corpus.held_out.tokens) - len(corpus.held_out.starts)
     assert all((row != 256).all() for row in predicted)
+
+
+def test_evaluation_pieces_overlap_by_one_token_and_are_padded():
+    documents = Tokens(np.arange(1, 8, dtype=np.uint16), np.array([0, 5, 5]))  # the second one is empty
+    tokens, weights = pad_documents(documents, 3)
+    assert tokens.tolist() == [[1, 2, 3, 4], [4, 5, 0, 0], [0, 0, 0, 0], [6, 7, 0, 0]]
+    assert weights.tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 0, 0]]
 
 
 def test_evaluation_has_the_asked_number_of_batches_and_pads_the_last(corpus: Corpus):

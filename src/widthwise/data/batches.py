@@ -205,14 +205,14 @@ def evaluation_batches(corpus: Corpus, *, context: int, batch: int, batches: int
 
 def pad_documents(split: Tokens, context: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut documents into pieces of context + 1 tokens that overlap by one; pad the last piece of each."""
-    ends = [*split.starts[1:], *([len(split.tokens)] if len(split.starts) else [])]
-    pieces, lengths = [], []
-    for start, end in zip(split.starts, ends, strict=True):
-        for begin in range(start, max(start + 1, end - 1), context):
-            piece = np.asarray(split.tokens[begin : min(begin + context + 1, end)], np.int32)
-            pieces.append(np.pad(piece, (0, context + 1 - len(piece))))
-            lengths.append(len(piece) - 1)
-    if not pieces:
+    if not len(split.tokens):
         return np.zeros((0, context + 1), np.int32), np.zeros((0, context), np.float32)
-    weights = np.arange(context) < np.array(lengths)[:, None]
-    return np.stack(pieces), weights.astype(np.float32)
+    stops = np.append(split.starts[1:], len(split.tokens))
+    pieces = [
+        np.arange(start, max(start + 1, end - 1), context) for start, end in zip(split.starts, stops, strict=True)
+    ]
+    begins, ends = np.concatenate(pieces), np.repeat(stops, [len(piece) for piece in pieces])
+    positions = begins[:, None] + np.arange(context + 1)
+    inside = positions < ends[:, None]
+    tokens = np.where(inside, split.tokens[np.minimum(positions, len(split.tokens) - 1)], 0)
+    return tokens.astype(np.int32), inside[:, 1:].astype(np.float32)
