@@ -112,11 +112,19 @@ def test_a_run_trained_without_measuring_does_not_stand_in_for_one_that_measures
     assert losses[plain.id] == losses[probed.id]
 
 
-def test_a_rate_that_diverges_is_an_outcome_and_ends_the_search_there(tmp_path):
-    sweep = Sweep(base=replace(TINY, learning_rate=2.0**60), search=Grid(lowest=2.0**60, highest=2.0**60.5))
+@pytest.mark.parametrize("octave", [60.0, 10.0])
+def test_a_rate_that_diverges_is_an_outcome_and_ends_the_search_there(tmp_path, octave):
+    """The loss overflows, or it is finite and so large that the rest of the training would be wasted."""
+    sweep = Sweep(
+        base=replace(TINY, learning_rate=2**octave), search=Grid(lowest=2**octave, highest=2 ** (octave + 0.5))
+    )
     with Study.open(tmp_path) as study:
         (finding,), progress = carried_out(study, sweep=sweep)
-        assert [row.status for row in study.runs()] == ["diverged", "diverged"]
+        rows = study.runs()
+        assert [row.status for row in rows] == ["diverged", "diverged"]
+        for row in rows:
+            assert row.results["steps"] == study.curves([row.run])[row.run]["train_loss"].steps[-1] < TINY.steps
+            assert math.isnan(row.results["eval_loss"])
         # A second look counts them again, and computes nothing.
         assert carried_out(study, sweep=sweep)[1].trained == 0
     assert progress.diverged == progress.trained == 2

@@ -1,6 +1,7 @@
 """Runs learn, lanes keep to themselves, and what was interrupted goes on as if it had not been."""
 
 import functools
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from widthwise.data import Order, Streamed
 from widthwise.theory import PARAMETERIZATIONS
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.lanes import _chunk
+from widthwise.train.program import DIVERGED
 
 EVALUATION = LANGUAGE.held_out(2)
 SPEC = Spec(data="synthetic", width=32, base_width=16, blocks=1, head_dim=16, context=16, batch=8, steps=40, warmup=5)
@@ -78,19 +80,23 @@ def test_streamed_data_starts_over_for_its_shape_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
-def test_a_lane_that_diverges_is_recorded_and_leaves_the_others_alone(side_by_side: bool):
-    """The second lane overflows once its warm-up has begun."""
-    chosen = [lane(1e-2), lane(1e30), lane(3e-3)]
+@pytest.mark.parametrize("rate", [1e30, 1e3])
+def test_a_lane_that_diverges_is_recorded_and_leaves_the_others_alone(side_by_side: bool, rate: float):
+    """The second lane overflows once its warm-up has begun, or its loss stays finite and far above any sensible one."""
+    chosen = [lane(1e-2), lane(rate), lane(3e-3)]
     results = train(Lanes(program(), chosen, LANGUAGE, side_by_side=side_by_side), EVALUATION)
     assert [result.status for result in results] == ["finished", "diverged", "finished"]
-    diverged = results[1]
+    diverged, most = results[1], DIVERGED * math.log(8)
     assert 0 < diverged.steps < 40
     assert len(diverged.train_loss) == diverged.steps + 1
-    assert np.isfinite(diverged.train_loss[:-1]).all()
-    assert not np.isfinite(diverged.train_loss[-1])
+    assert max(diverged.train_loss[:-1]) <= most
+    assert not diverged.train_loss[-1] <= most
+    assert np.isfinite(diverged.train_loss[-1]) == (rate == 1e3)
     assert np.isnan(diverged.eval_loss)
-    (alone,) = train(Lanes(program(), [chosen[0]], LANGUAGE, side_by_side=False), EVALUATION)
-    assert results[0].eval_loss == pytest.approx(alone.eval_loss, rel=2e-4)
+    for one, result in zip(chosen[:2], results[:2], strict=True):
+        (alone,) = train(Lanes(program(), [one], LANGUAGE, side_by_side=False), EVALUATION)
+        assert (result.status, result.steps) == (alone.status, alone.steps)
+        assert result.eval_loss == pytest.approx(alone.eval_loss, rel=2e-4, nan_ok=True)
 
 
 def test_training_ends_early_when_all_lanes_have_diverged():
@@ -125,8 +131,11 @@ def test_a_chunk_that_is_not_full_gives_the_same_and_its_compilation_is_no_train
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
-def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_side: bool, monkeypatch):
-    chosen = [lane(1e-2), lane(3e-3)]
+@pytest.mark.parametrize(("rate", "status"), [(3e-3, "finished"), (1e3, "diverged")])
+def test_an_interrupted_run_goes_on_to_the_same_numbers(
+    tmp_path: Path, side_by_side: bool, rate: float, status: str, monkeypatch
+):
+    chosen = [lane(1e-2), lane(rate)]
 
     def run(folder: Path, stop_after: int = 10**9):
         calls = iter(range(10**9))
@@ -145,10 +154,11 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, side_by_
 
     undisturbed = run(tmp_path / "whole")
     first, second, _ = (run(tmp_path / "pieces", stop_after=9) for _ in range(3))
-    assert [r.status for r in (*first, *second)] == ["interrupted"] * 4
-    assert [r.steps for r in first] == [10, 10]
+    unfinished = "diverged" if status == "diverged" else "interrupted"
+    assert [r.status for r in (*first, *second)] == ["interrupted", unfinished] * 2
+    assert first[0].steps == 10
     final = run(tmp_path / "pieces")
-    assert [r.status for r in final] == ["finished"] * 2
+    assert [r.status for r in final] == ["finished", status]
     for whole, pieces in zip(undisturbed, final, strict=True):
         assert whole.train_loss == pieces.train_loss
         assert whole.points == pieces.points

@@ -42,7 +42,7 @@ class Result:
 
     Attributes:
         status: Finished, diverged, or interrupted (to be resumed).
-        steps: The number of steps taken; for a diverged run, the step with the first loss that was not finite.
+        steps: The number of steps taken; for a diverged run, those before the loss at which it diverged.
         train_loss: The loss before every step.
         points: The measurements during training.
         tokens_per_second: The speed of all lanes together.

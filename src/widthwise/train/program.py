@@ -5,6 +5,7 @@ scale. Everything in a lane is data, so one compilation serves all of them, one 
 `vmap`.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,13 @@ from widthwise.models import Transformer, draw
 from widthwise.optim import Optimizer, warmup_cosine
 from widthwise.parameterize import Layout, PyTree, Scales
 from widthwise.theory import Role
+
+DIVERGED = 100.0
+"""A run has diverged once a loss is this many times that of guessing uniformly, log(vocabulary), or not finite.
+
+Such runs do not come back: in `benchmarks/hopeless.py` they end at 1.9 times the best loss or more. With SGD, most of
+them never reach a loss that is not finite: the weights grow until the gradients vanish, and the rest of the training is
+wasted."""
 
 
 @jax.tree_util.register_dataclass
@@ -51,7 +59,7 @@ class State:
         params: The stored parameters.
         optimizer: The state of the optimizer.
         step: The number of steps taken.
-        diverged_at: The first step whose loss was not finite, or -1. From then on, the parameters do not change.
+        diverged_at: The step at which it diverged (see `DIVERGED`), or -1. From then on, the parameters do not change.
     """
 
     params: PyTree
@@ -119,7 +127,8 @@ class Program:
 
         value, gradients = jax.value_and_grad(loss)(state.params)
         updates, optimizer = self._optimizer(lane).update(gradients, state.optimizer, state.params)
-        alive = jnp.isfinite(value) & (state.diverged_at < 0)
+        # False if the loss is NaN.
+        alive = (value <= DIVERGED * math.log(self.model.vocabulary)) & (state.diverged_at < 0)
 
         def keep(new: jax.Array, old: jax.Array) -> jax.Array:
             return jnp.where(alive, new, old)
