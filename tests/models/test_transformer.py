@@ -37,6 +37,12 @@ def test_parameters_are_counted_as_in_the_paper_without_allocating(row: dict[str
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(model.shapes()))
 
 
+def test_parameters_are_those_of_the_shapes():
+    count, sizes = count_parameters(SMALL), {path: leaf.size for path, leaf in named_leaves(SMALL.shapes()).items()}
+    assert count.total == sum(sizes.values())
+    assert count.embedding == sizes["tokens/embedding"]
+
+
 def test_the_smallest_model_is_trained_for_fewer_steps_than_its_warm_up():
     assert compute_optimal_steps(Transformer(width=128), batch=256) == 877
     assert compute_optimal_steps(Transformer(width=256), batch=256) == 2234  # 2234.6: whole steps

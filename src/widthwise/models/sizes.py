@@ -1,10 +1,8 @@
 """The number of parameters and of compute-optimal steps of a transformer (appendix, "Model sizes")."""
 
 from dataclasses import dataclass
-from math import prod
 
 from widthwise.models.transformer import Transformer
-from widthwise.parameterize.paths import named_leaves
 
 TOKENS_PER_PARAMETER = 20
 
@@ -28,14 +26,17 @@ class ParameterCount:
 
 
 def count_parameters(model: Transformer) -> ParameterCount:
-    """Count the parameters of a transformer from its shapes.
+    """Count the parameters of a transformer, without tracing the model: that takes a third of a second.
 
     >>> count_parameters(Transformer(width=128)).total
     9858432
     """
-    sizes = {path: prod(leaf.shape) for path, leaf in named_leaves(model.shapes()).items()}
-    embedding = sizes["tokens/embedding"]
-    return ParameterCount(embedding=embedding, non_embedding=sum(sizes.values()) - embedding)
+    width, norm, readout = model.width, model.width, model.width * model.vocabulary
+    attention, mlp = 4 * width**2, 2 * 4 * width**2
+    blocks = model.blocks * (attention + mlp + 2 * norm)
+    return ParameterCount(
+        embedding=model.vocabulary * width, non_embedding=blocks + model.context * width + norm + readout
+    )
 
 
 def compute_optimal_steps(model: Transformer, *, batch: int) -> int:
