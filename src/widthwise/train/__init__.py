@@ -3,6 +3,7 @@
 from widthwise.train.checkpoints import Checkpoints as Checkpoints
 from widthwise.train.inputs import Inputs as Inputs
 from widthwise.train.inputs import load_inputs as load_inputs
+from widthwise.train.inputs import vocabulary_of as vocabulary_of
 from widthwise.train.lanes import Lanes as Lanes
 from widthwise.train.loop import Point as Point
 from widthwise.train.loop import Progress as Progress

@@ -14,6 +14,7 @@ from widthwise.data import (
     Stdlib,
     Synthetic,
     Text,
+    Tokenizer,
     evaluation_batches,
     prepare,
     training_batches,
@@ -34,17 +35,29 @@ class Inputs:
 def load_inputs(spec: Spec, *, progress: OnProgress = lambda _: None) -> Inputs:
     """Open the data of a run, tokenizing it first if necessary."""
     if spec.data == "synthetic":
-        language = Synthetic(
-            context=spec.context, batch=spec.batch, seed=spec.data_seed, vocabulary=spec.vocabulary or 32
-        )
+        vocabulary = vocabulary_of(spec)
+        language = Synthetic(context=spec.context, batch=spec.batch, seed=spec.data_seed, vocabulary=vocabulary)
         fingerprint = {"source": "synthetic", "vocabulary": language.vocabulary, "language": language.language}
         return Inputs(language, language.held_out(spec.eval_batches), fingerprint)
-    tokenizer = Bytes() if spec.tokenizer == "bytes" else SentencePiece(Path(spec.tokenizer))
+    tokenizer = _tokenizer(spec)
     corpus = prepare(_source(spec), tokenizer, progress=progress)
     batches = training_batches(corpus, context=spec.context, batch=spec.batch, seed=spec.data_seed)
     evaluation = evaluation_batches(corpus, context=spec.context, batch=spec.batch, batches=spec.eval_batches)
     cut = {} if (part := corpus.manifest["part"]) == PART else {"part": part}  # little text is split differently
     return Inputs(batches, evaluation, {**corpus.manifest["source"], "tokenizer": tokenizer.hash, **cut})
+
+
+def vocabulary_of(spec: Spec) -> int:
+    """Return the vocabulary of a run's data without opening it; the model's own if that takes a tokenizer's file."""
+    if spec.data == "synthetic":
+        return spec.vocabulary or Synthetic.vocabulary
+    if spec.tokenizer != "bytes" and spec.vocabulary is not None:
+        return spec.vocabulary
+    return _tokenizer(spec).vocabulary
+
+
+def _tokenizer(spec: Spec) -> Tokenizer:
+    return Bytes() if spec.tokenizer == "bytes" else SentencePiece(Path(spec.tokenizer))
 
 
 def _source(spec: Spec) -> Source:

@@ -163,6 +163,11 @@ class Spec:
             dtype=dtype,
         )
 
+    @property
+    def dtype_here(self) -> str:
+        """The precision on the device of this process."""
+        return self.dtype if self.dtype != "auto" else "bfloat16" if jax.default_backend() == "gpu" else "float32"
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Spec":
         """Read a specification; raise for unknown keys."""
@@ -229,8 +234,7 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
 
     A run that measures alignment (`probe`) is a different run, because it computes more.
     """
-    dtype = spec.dtype if spec.dtype != "auto" else "bfloat16" if jax.default_backend() == "gpu" else "float32"
-    model = spec.transformer(vocabulary, dtype)
+    model = spec.transformer(vocabulary, spec.dtype_here)
     optimizer = OPTIMIZERS[spec.optimizer]
     plan, constant_epsilon = _prescribed(
         model,
