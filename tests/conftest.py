@@ -2,6 +2,7 @@
 
 There are eight simulated devices, so that sharding is tested everywhere. Most of what tests take is compilation, so
 programs are hardly optimized, and each is compiled once: all processes of this run and of later ones share a folder.
+Tokenized text and the speed of such programs are kept there too, apart from those of the user.
 """
 
 import os
@@ -11,6 +12,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_p
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/compilations"))
+os.environ.setdefault("WIDTHWISE_CACHE", str(Path(__file__).parents[1] / ".pytest_cache/widthwise"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 

@@ -16,6 +16,7 @@ from widthwise.sweep.executors import Done, Executor
 from widthwise.sweep.memory import describe_device, lanes_that_fit
 from widthwise.sweep.packs import Options, Pack, plan
 from widthwise.sweep.progress import SweepProgress, TimeLeft
+from widthwise.sweep.speeds import Speedometer
 from widthwise.sweep.store import ENDED, Outcome, Study
 from widthwise.sweep.worker import train_pack
 from widthwise.train import Progress, Run
@@ -44,6 +45,7 @@ class Driver:
         show: Called with the progress whenever it changes.
         stop: Polled now and then; once it returns True, work in progress is saved and `Stopped` is raised.
         say: Called with a line that a user should see.
+        speeds: What measures how fast packs are computed; None not to measure it.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Driver:
         show: Callable[[SweepProgress], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
         say: Callable[[str], None] = lambda _: None,
+        speeds: Speedometer | None = None,
     ) -> None:
         if most_lanes < 1:
             raise ValueError(f"most_lanes is {most_lanes}: expected 1 or more")
@@ -66,7 +69,7 @@ class Driver:
         self._failed: set[str] = set()
         self._seen: set[str] = set()
         self._renewed = time.monotonic()
-        self._left = TimeLeft()
+        self._left, self._speeds = TimeLeft(), speeds
         study.clear_checkpoints()  # of a driver that was killed between recording and deleting
 
     def compute(self, runs: Iterable[Run], *, label: str | None = None) -> dict[str, float]:
@@ -115,6 +118,8 @@ class Driver:
             elif completion.result is not None:  # None: it was asked to stop
                 self._record(pack, completion.result)
             self._submit(line, running)
+        if self._speeds is not None:
+            self._speeds.keep()
         if self._stop():
             self.study.release()
             raise Stopped
@@ -137,6 +142,8 @@ class Driver:
 
     def _record(self, pack: Pack, outcomes: list[Outcome]) -> None:
         self.study.record(outcomes)
+        if self._speeds is not None:
+            self._speeds.note(pack, outcomes)
         shutil.rmtree(self.study.folder_for(pack.key), ignore_errors=True)
         self.progress.trained += len(outcomes)
         ended = {outcome.run: (outcome.status, outcome.results) for outcome in outcomes}

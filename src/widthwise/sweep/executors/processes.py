@@ -46,7 +46,7 @@ class Processes(WorkerPool):
         self._line.clear()
 
     def _start(self, pack: Submission) -> "_Worker":
-        worker = self._idle.pop() if self._idle else _Worker(cpu_environment(_cores() // self._capacity))
+        worker = self._idle.pop() if self._idle else _Worker(cpu_environment(cores() // self._capacity))
         worker.start(pack)
         return worker
 
@@ -162,5 +162,6 @@ def _at_birth(environment: dict[str, str]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
