@@ -51,13 +51,24 @@ def test_the_paper_s_own_scale_is_counted_without_its_data(tmp_path, capsys):
     # Three settings, four parameterizations, fourteen widths; at the base width full and no alignment are one.
     assert said["searches"] == 3 * 4 * 14 - 4
     assert said["tokens"][0] == said["runs"][0] * 50_000 * 256 * 512
+    assert said["seconds"] is None
     assert any("GPU" in reason for reason in said["cannot_run_here"])
     assert any("tokenizer" in reason for reason in said["cannot_run_here"])
     assert not (tmp_path / "study").exists()
 
 
-def test_a_dry_run_times_a_few_steps_and_trains_nothing(tmp_path, capsys, monkeypatch):
+def test_a_dry_run_says_what_is_left(study, capsys):
+    command = ["experiment", "transfer", *SMALL[:-2], "16", "24", "--study", str(study), "--dry-run"]
+    assert main(command) == 0
+    assert "without the 27 runs that are known: nothing is left to train" in capsys.readouterr().out
+    assert main([*command, "--seeds", "2", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["searches"], said["known"], said["runs"]) == (3, 0, [27, 27])
+
+
+def test_a_dry_run_opens_nothing_and_trains_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("widthwise.sweep.worker.train", None)
+    monkeypatch.setattr("widthwise.sweep.requests.load_inputs", None)
     assert main(["experiment", "transfer", *SMALL, "--dry-run", "--study", str(tmp_path / "study")]) == 0
     said = capsys.readouterr().out
     assert "transfer at scale smoke" in said

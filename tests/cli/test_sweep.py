@@ -65,19 +65,22 @@ def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
 
 def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("widthwise.sweep.worker.train", None)
+    monkeypatch.setattr("widthwise.sweep.requests.load_inputs", None)
+    monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
     command = ["sweep", "--study", str(tmp_path / "study"), *options(), "--settings", "global", "full", "--dry-run"]
     assert main([*command, "--seeds", "0", "1", *GRID, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     # Both settings are one at the base width: three rates with two seeds.
-    assert (found["groups"], found["searches"]) == (2, 1)
+    assert (found["groups"], found["searches"], found["known"], found["measured"]) == (2, 1, 0, False)
     assert found["least"] == found["most"]
     assert (found["least"]["runs"], found["least"]["tokens"]) == (6, 6 * 40 * 8 * 16)
     assert 0 < found["least"]["seconds"] < 600
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "7 to 40" in printed
-    assert "nothing was trained" in printed
-    assert not (tmp_path / "study").exists()
+    assert "nothing of which is known yet; nothing was trained" in printed
+    assert "GFLOP/s without compilation; a sweep measures both" in printed
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
@@ -121,6 +124,14 @@ def test_a_sweep_ends_with_a_table_and_a_verdict_for_each_group_and_says_what_is
     assert "cannot tell: fewer than two optima known" in out
     assert "incomplete: standard, adam, full, default constants, fixed horizon, width 16: no unstable rate" in out
     assert f"3 runs, 3 of them trained now, 0 diverged; kept in {tmp_path}" in out
+
+    assert main([*command, "--dry-run"]) == 0
+    assert "without the 3 runs that are known: nothing is left to train" in capsys.readouterr().out
+    assert main([*command, "--dry-run", "--seeds", "0", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["known"], found["least"]["runs"], found["most"]["runs"]) == (3, 3, 3)
+    assert found["measured"]
+    assert 0 <= found["compile_seconds"] < found["least"]["seconds"]
 
 
 def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, capsys, monkeypatch):

@@ -6,11 +6,9 @@ import pytest
 
 from tests.sweep.tiny import TINY
 from widthwise.models import count_parameters
-from widthwise.sweep.forecast import fewest_points, most_points
 from widthwise.sweep.memory import fitting
 from widthwise.sweep.packs import Pack, plan
 from widthwise.sweep.requests import SweepData, inputs_of
-from widthwise.sweep.search import Grid, Search
 from widthwise.sweep.worker import train_pack
 from widthwise.train import Lanes, resolve
 
@@ -76,13 +74,6 @@ def test_the_compiler_says_what_lanes_take():
 @pytest.mark.parametrize(("limit", "lanes"), [(0, 1), (14, 1), (25, 3), (29, 3), (30, 4)])
 def test_lanes_are_extrapolated_to_what_a_limit_allows(limit, lanes):
     assert fitting(two=20, four=30, limit=limit) == lanes
-
-
-def test_the_fewest_and_the_most_rates_bound_a_search():
-    assert fewest_points(Search()) < most_points(Search()) == 40
-    assert fewest_points(Search(max_points=6)) == 6
-    grid = Grid(lowest=2**-3, highest=1)
-    assert fewest_points(grid) == most_points(grid) == 7
 
 
 def test_lanes_that_fill_up_a_pack_change_nothing_and_are_not_told(monkeypatch):

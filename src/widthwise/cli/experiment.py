@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,11 +23,11 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import Choice, Stage, spec_of
-from widthwise.report.write import write_report
-from widthwise.sweep.forecast import Count, totals
+from widthwise.sweep import Study
+from widthwise.sweep.forecast import Count, forecast, totals
 from widthwise.sweep.packs import Options
-from widthwise.sweep.requests import SweepData, inputs_of
-from widthwise.train import Spec
+from widthwise.sweep.store import FILE
+from widthwise.train import Spec, vocabulary_of
 
 NAMES = "; ".join(f"{name} ({experiment.title})" for name, experiment in EXPERIMENTS.items())
 SHOWN = 3
@@ -58,7 +59,7 @@ class ExperimentCommand:
     where: Annotated[Where, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Where)
     training: Annotated[Options, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Options)
     dry_run: bool = False
-    """Show what it would take, and train nothing."""
+    """Show what is left to train and how long it takes, and train nothing."""
     json: bool = False
     """Print a JSON object."""
 
@@ -84,6 +85,8 @@ class ExperimentCommand:
                     f"{self.name} at scale paper cannot run here: {'; '.join(reasons)}. It takes {days} days on one "
                     "GPU: --dry-run shows the plan, --widths selects a part of it"
                 )
+        from widthwise.report.write import write_report  # slow to import, and only needed here
+
         folder = self.study or Path("studies") / self.scale
         with self.where.driver(folder, self.training, status) as driver:
             missing = carry_out(self.name, self.scale, stages, driver)
@@ -127,10 +130,11 @@ class ExperimentCommand:
         return experiment.plan(experiment.sizes[self.scale], self.choice, prepare=prepare)
 
     def _count(self, stages: Sequence[Stage]) -> tuple[list[Count], list[str]]:
-        """Return what the stages train, and at the paper's scale the reasons why they cannot run here."""
-        spec = spec_of(stages[0])
-        vocabulary = spec.vocabulary or inputs_of(spec).batches.vocabulary  # C4 need not be opened to be counted
-        counts = count_stages(stages, vocabulary=vocabulary)
+        """Return what is left to train, and at the paper's scale the reasons why it cannot be trained here."""
+        vocabulary, folder = vocabulary_of(spec_of(stages[0])), self.study or Path("studies") / self.scale
+        with Study.open(folder, create=False) if (folder / FILE).exists() else nullcontext() as study:
+            results = None if study is None else Results(study, self.name, self.scale)
+            counts = count_stages(stages, vocabulary=vocabulary, results=results)
         if self.scale != "paper":
             return counts, []
         device, elsewhere = jax.devices()[0], self.where.ray is not None
@@ -138,24 +142,24 @@ class ExperimentCommand:
         return counts, hindrances(counts, accelerator=elsewhere or device.platform != "cpu", memory=memory)
 
     def _forecast(self, experiment: Experiment, stages: Sequence[Stage], status: StatusLine) -> tuple[int, str]:
-        """Count what it takes, and time a few steps except at the paper's scale; return the exit code and the text."""
+        """Count what is left to train; return the exit code and the text."""
+        del status
         if not stages:
             raise ValueError(f"{experiment.name} trains nothing: there is nothing to forecast")
         counts, reasons = self._count(stages)
-        timed = None
-        if self.scale != "paper":
-            timed = self.where.forecast(counts, SweepData(counts[0].spec), self.training, status)
+        pace = self.where.pace(counts[0].spec)
+        found = forecast(counts, pace)
         if not self.json:
-            text = tabulate_forecast(f"{self.name} at scale {self.scale}", counts, timed)
+            text = tabulate_forecast(f"{self.name} at scale {self.scale}", counts, None if reasons else found, pace)
             return 0, "\n".join([text, *(f"cannot run here: {reason}" for reason in reasons)])
-        bounds = totals(counts)
-        training = None if timed is None else [bound.seconds - timed[0].compile_seconds for bound in timed[0].bounds]
         values = {
-            "searches": len(counts),
-            **{name: [getattr(bound, name) for bound in bounds] for name in ("runs", "tokens", "flops")},
-            "seconds": training,
-            "compile_seconds": None if timed is None else timed[0].compile_seconds,
-            "gpu_days": [bound.gpu_days for bound in bounds],
+            "searches": found.searches,
+            "known": found.known,
+            **{name: [getattr(bound, name) for bound in found.bounds] for name in ("runs", "tokens", "flops")},
+            "seconds": None if reasons else [bound.seconds for bound in totals(counts, pace)],
+            "compile_seconds": None if reasons else found.compile_seconds,
+            "measured": found.measured and not reasons,
+            "gpu_days": [bound.gpu_days for bound in found.bounds],
             "cannot_run_here": list(reasons),
         }
         return 0, json.dumps(values, indent=2)

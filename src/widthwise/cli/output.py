@@ -32,8 +32,8 @@ def table(
 def duration(seconds: float) -> str:
     """Write a time as people say it.
 
-    >>> duration(3.4), duration(75), duration(7260), duration(200_000)
-    ('3 s', '1:15 min', '2:01 h', '2.3 days')
+    >>> duration(3.4), duration(75), duration(7260), duration(200_000), duration(1e9)
+    ('3 s', '1:15 min', '2:01 h', '2.3 days', '32 years')
     """
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -41,4 +41,7 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}:{int(seconds % 60):02} min"
     hours = minutes // 60
-    return f"{hours}:{minutes % 60:02} h" if hours < 48 else f"{hours / 24:.1f} days"
+    if hours < 48:
+        return f"{hours}:{minutes % 60:02} h"
+    years = hours / 24 / 365.25
+    return f"{hours / 24:.1f} days" if years < 2 else f"{years:,.0f} years"

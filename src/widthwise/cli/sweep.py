@@ -18,7 +18,7 @@ from widthwise.experiments.paper.values import look_up
 from widthwise.sweep import Setting, Study, settings
 from widthwise.sweep.carry_out import Job, SearchResult, run_sweeps
 from widthwise.sweep.fits import fit_rows
-from widthwise.sweep.forecast import count_sweep
+from widthwise.sweep.forecast import Held, count_sweep, forecast
 from widthwise.sweep.packs import Options
 from widthwise.sweep.requests import SweepData
 from widthwise.sweep.search import Grid, Search
@@ -26,7 +26,7 @@ from widthwise.sweep.setting import Horizon
 from widthwise.sweep.store import FILE
 from widthwise.sweep.sweep import Sweep
 from widthwise.theory import read_rates
-from widthwise.train import Spec
+from widthwise.train import Spec, vocabulary_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class SweepCommand:
     where: Annotated[Where, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Where)
     training: Annotated[Options, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Options)
     dry_run: bool = False
-    """Show what it would take, from a short calibration on this machine, and train nothing."""
+    """Show what is left to train and how long it takes, and train nothing."""
     json: bool = False
     """Print a JSON object."""
 
@@ -141,17 +141,23 @@ class SweepCommand:
         return code, "\n".join([*tabulate_fits(fits), *incomplete, count_runs(progress, self.study)])
 
     def _forecast(self, sweep: Sweep, status: StatusLine) -> tuple[int, str]:
-        """Count what the sweep takes and time a few steps; return the exit code and what to print."""
+        """Count what is left of the sweep; return the exit code and what to print."""
+        del status
         there = (self.study / FILE).exists()
         with Study.open(self.study, create=False) if there else nullcontext() as study:
-            sweep.constants(functools.partial(look_up, study))
-        data = SweepData(sweep.base)
-        counts = count_sweep(sweep, vocabulary=data.vocabulary, part="sweep")
-        groups = len(sweep.all_settings)
-        timed = self.where.forecast(counts, data, self.training, status, groups=groups)
+            counts = count_sweep(
+                sweep,
+                vocabulary=vocabulary_of(sweep.base),
+                part="sweep",
+                probe=self.probe,
+                constants=sweep.constants(functools.partial(look_up, study)),
+                held=None if study is None else Held(study.runs()),
+            )
+        groups, pace = len(sweep.all_settings), self.where.pace(sweep.base)
+        found = forecast(counts, pace, groups=groups)
         if self.json:
-            return 0, json.dumps(asdict(timed[0]), indent=2)
-        return 0, tabulate_forecast(f"sweep of {groups} settings", counts, timed)
+            return 0, json.dumps(asdict(found), indent=2)
+        return 0, tabulate_forecast(f"sweep of {groups} settings", counts, found, pace)
 
 
 def _search_to_json(result: SearchResult) -> dict[str, Any]:

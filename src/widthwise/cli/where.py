@@ -14,14 +14,15 @@ from widthwise.cli.running import SavedAndStopped, StatusLine, stoppable
 from widthwise.sweep import Study
 from widthwise.sweep.driver import Driver, Stopped
 from widthwise.sweep.executors import Executor, Inline, Processes, RayCluster
-from widthwise.sweep.forecast import Bounds, Count, Forecast, forecast, totals
+from widthwise.sweep.executors.processes import cores
+from widthwise.sweep.forecast import Bounds, Count, Forecast, Pace, totals
 from widthwise.sweep.memory import MOST_LANES
 from widthwise.sweep.packs import Options
 from widthwise.sweep.progress import SweepProgress
-from widthwise.sweep.requests import SweepData
+from widthwise.sweep.speeds import Speedometer, kept_speeds
 from widthwise.train import Spec
 from widthwise.train.compiling import wake
-from widthwise.train.cost import GPU_FLOPS
+from widthwise.train.cost import CORE_FLOPS, GPU_FLOPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,7 @@ class Where:
                 show=lambda progress: status.show(describe_progress(progress)),
                 stop=stop,
                 say=say,
+                speeds=None if self.ray else Speedometer(at_a_time=executor.capacity),
             )
             try:
                 yield driver
@@ -72,13 +74,20 @@ class Where:
             if failed := len(driver.progress.failed):
                 status.say(f"failed packs of runs: {failed}; run the same command to try them again")
 
-    def forecast(
-        self, counts: Sequence[Count], data: SweepData, training: Options, status: StatusLine, *, groups: int = 0
-    ) -> tuple[Forecast, int]:
-        """Time a few steps of runs; return what all of them take, and how many are computed at a time."""
-        with self.executor(status.say) as executor:
-            status.show("timing a few steps")
-            return forecast(counts, data, executor, training, groups=groups), executor.capacity
+    def pace(self, spec: Spec) -> Pace:
+        """Return how fast runs with the precision of `spec` are trained: as fast as before, or else as assumed.
+
+        A Ray cluster is not asked, which would take longer than all the rest: the pace is that of one task.
+        """
+        if self.ray is not None:
+            assumed = GPU_FLOPS * self.gpus_per_task if self.gpus_per_task else CORE_FLOPS * self.cpus_per_task
+            return Pace(at_a_time=1, assumed=assumed)
+        device, workers = jax.devices()[0], self.processes or 1
+        return Pace(
+            at_a_time=workers,
+            assumed=CORE_FLOPS * cores() if device.platform == "cpu" else GPU_FLOPS,
+            speeds=kept_speeds(device.device_kind, spec.dtype_here, at_a_time=workers),
+        )
 
     def leave_accelerators_to_workers(self) -> None:
         """Keep JAX in this process on the CPU, for good, if workers compute: they need the accelerators' memory."""
@@ -116,20 +125,31 @@ def count_runs(progress: SweepProgress, folder: Path) -> str:
     return f"{progress.wanted} runs, {ended}; kept in {folder}"
 
 
-def tabulate_forecast(title: str, counts: Sequence[Count], timed: tuple[Forecast, int] | None) -> str:
-    """Return what runs take, part by part: in time here if they were timed, else in days on one GPU."""
-    parts = {part: [count for count in counts if count.part == part] for part in dict.fromkeys(c.part for c in counts)}
-    rows = [_row(part, some) for part, some in (parts if len(parts) == 1 else {**parts, "all": counts}).items()]
-    if timed is None:
-        days = _range(counts, lambda bounds: f"{bounds.gpu_days:,.0f}")
-        time = f"time: {days} days on one GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
-    else:
-        found, capacity = timed
-        least, most = (duration(bounds.seconds) for bounds in found.bounds)
-        compiling = f"including {duration(found.compile_seconds)} of compilation"
-        time = f"time here: {least if least == most else f'{least} to {most}'}, {capacity} at a time, {compiling}"
+def tabulate_forecast(title: str, counts: Sequence[Count], found: Forecast | None, pace: Pace) -> str:
+    """Return what is left to train, part by part: with the time here, or on one GPU if there is no forecast."""
+    known, left = sum(count.known for count in counts), [count for count in counts if count.most]
+    said = f"{title}, {f'without the {known:,} runs that are known' if known else 'nothing of which is known yet'}"
+    if not left:
+        return f"{said}: nothing is left to train"
+    parts = {part: [count for count in left if count.part == part] for part in dict.fromkeys(c.part for c in left)}
+    rows = [_row(part, some) for part, some in (parts if len(parts) == 1 else {**parts, "all": left}).items()]
     drawn = table(("part", "widths", "searches", "runs", "tokens", "FLOPs"), rows)
-    return f"{title}, if none of the runs is known yet; nothing was trained\n{drawn}\n{time}"
+    if found is None:
+        days = _range(left, lambda bounds: duration(bounds.gpu_days * 86400))
+        time = f"time: {days} on one GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
+    else:
+        time = f"time here: {' to '.join(dict.fromkeys(duration(bounds.seconds) for bounds in found.bounds))}, "
+        time += f"{pace.at_a_time} at a time, {_describe_speed(found, pace)}"
+    return f"{said}; nothing was trained\n{drawn}\n{time}"
+
+
+def _describe_speed(found: Forecast, pace: Pace) -> str:
+    if found.compile_seconds is not None:
+        compiling = f"including {duration(found.compile_seconds)} of compilation"
+        return f"at the speed measured on this machine, {compiling}"
+    giga = pace.assumed / 1e9
+    assumed = f"{giga:.0f} GFLOP/s" if giga < 1e4 else f"{giga / 1e3:.0f} TFLOP/s"
+    return f"at an assumed {assumed} without compilation; a sweep measures both"
 
 
 def _row(part: str, counts: Sequence[Count]) -> tuple[str, ...]:

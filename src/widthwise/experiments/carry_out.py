@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from widthwise.experiments.paper.values import look_up
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
@@ -48,12 +47,8 @@ def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) 
 
 def _search(stages: Sequence[SweepStage | ProbeStage], results: Results, driver: Driver) -> list[str]:
     """Carry out all searches at once, and then measure alignment at their optima where that is wanted."""
-
-    def constants(name: str, optimizer: str, parameterization: str) -> Constants:
-        return look_up(driver.study, results.label(name) if name == TUNED else name, optimizer, parameterization)
-
     jobs = [
-        Job(sweep=one.sweep, data=SweepData(one.sweep.base), constants=constants, label=results.label(one.part))
+        Job(sweep=one.sweep, data=SweepData(one.sweep.base), constants=results.constants, label=results.label(one.part))
         for one in map(search_of, stages)
     ]
     found = run_sweeps(jobs, driver)

@@ -1,37 +1,75 @@
-"""What an experiment takes, before it starts: runs, tokens and FLOPs of every part, counted and not timed.
+"""What is left to train of an experiment, part by part.
 
 Nothing is opened or allocated, so that the paper's own scale can be counted anywhere.
 """
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 
-from widthwise.experiments.stages import ProbeStage, Stage, TuneStage
+from widthwise.experiments.results import Results
+from widthwise.experiments.stages import TUNED, ProbeStage, Stage, TuneStage
 from widthwise.models import count_parameters
-from widthwise.sweep.forecast import Count, count_sweep, distinct
+from widthwise.parameterize import Constants
+from widthwise.sweep.fits import TUNING
+from widthwise.sweep.forecast import Count, Held, count_sweep, distinct
+from widthwise.sweep.setting import Setting
+from widthwise.sweep.sweep import Sweep
 from widthwise.train.cost import STATE_BYTES
 
 
-def count_stages(stages: Iterable[Stage], *, vocabulary: int) -> list[Count]:
-    """Count what stages train if nothing of it is known yet; searches that coincide are listed once.
+def count_stages(stages: Iterable[Stage], *, vocabulary: int, results: Results | None = None) -> list[Count]:
+    """Count what is left to train of stages; searches that coincide are listed once.
 
     Args:
         stages: The stages.
         vocabulary: The number of tokens of the data, where the specification leaves it open.
+        results: What a study holds of the experiment; None if there is no study yet.
     """
-    return distinct(count for stage in stages for count in _counts(stage, vocabulary))
+    held = Held() if results is None else results.held()
+    return distinct(count for stage in stages for count in _counts(stage, vocabulary, results, held))
 
 
-def _counts(stage: Stage, vocabulary: int) -> list[Count]:
+def _counts(stage: Stage, vocabulary: int, results: Results | None, held: Held) -> list[Count]:
     if isinstance(stage, TuneStage):
-        trials = stage.tuning.trials
-        most = trials * (1 + stage.tuning.extensions)
-        return [Count(spec=stage.spec, vocabulary=vocabulary, fewest=trials, most=most, part=stage.part)]
+        return [_count_trials(stage, vocabulary, results, held)]
     if isinstance(stage, ProbeStage):
-        searches = _counts(stage.of, vocabulary)  # carried out first, to find the rates
-        return [*searches, *(replace(search, part=stage.part, fewest=1, most=1) for search in searches)]
-    return count_sweep(stage.sweep, vocabulary=vocabulary, part=stage.part)
+        searches = _counts(stage.of, vocabulary, results, held)  # carried out first, to find the rates
+        return [*searches, *(_count_probe(search, stage.part, held) for search in searches)]
+    constants = {} if results is None else _known_constants(stage.sweep, results)
+    return count_sweep(stage.sweep, vocabulary=vocabulary, part=stage.part, constants=constants, held=held)
+
+
+def _count_trials(stage: TuneStage, vocabulary: int, results: Results | None, held: Held) -> Count:
+    spec, trials = stage.spec, stage.tuning.trials
+    tuned = {} if results is None else results.tuned(TUNED).get((spec.optimizer, spec.parameterization), {})
+    about = tuned.get("about", {})
+    over = about.get("spec") == spec.to_json() and about.get("tuning") == asdict(stage.tuning)
+    known = held.trials(spec, constants=TUNING, horizon="fixed")
+    fewest, most = max(trials - known, 0), max(trials * (1 + stage.tuning.extensions) - known, 0)
+    return Count(
+        spec=spec,
+        vocabulary=vocabulary,
+        fewest=0 if over else fewest,
+        most=0 if over else most,
+        known=known,
+        part=stage.part,
+    )
+
+
+def _count_probe(search: Count, part: str, held: Held) -> Count:
+    names = {"constants": search.constants, "horizon": search.horizon, "probe": True}
+    known = 0 if search.most else min(len(held.losses(search.spec, **names)), 1)  # the best rate may still change
+    return replace(search, part=part, probe=True, known=known, fewest=1 - known, most=1 - known)
+
+
+def _known_constants(sweep: Sweep, results: Results) -> dict[Setting, Constants]:
+    found: dict[Setting, Constants] = {}
+    for setting in sweep.all_settings:
+        with suppress(ValueError):  # to be tuned first
+            found[setting] = results.constants(setting.constants, setting.optimizer, setting.parameterization)
+    return found
 
 
 def hindrances(counts: Sequence[Count], *, accelerator: bool, memory: int | None) -> list[str]:

@@ -4,14 +4,16 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from widthwise.experiments.paper.values import look_up
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import ALIGNMENT, RATES
+from widthwise.experiments.stages import ALIGNMENT, RATES, TUNED
 from widthwise.fit import Trial
 from widthwise.fit.trials import curves
 from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
 from widthwise.sweep import History, Study
 from widthwise.sweep.fits import GroupFit, fit_rows
+from widthwise.sweep.forecast import Held
 from widthwise.sweep.setting import Setting
 
 
@@ -63,6 +65,14 @@ class Results:
             for name, history in self._study.curves([run]).get(run, {}).items()
             if name.startswith("gradients/") and len(history.values)
         }
+
+    def constants(self, name: str, optimizer: str, parameterization: str) -> Constants:
+        """Return the constants of a name; those that an experiment tunes are its own."""
+        return look_up(self._study, self.label(name) if name == TUNED else name, optimizer, parameterization)
+
+    def held(self) -> Held:
+        """Return the runs of the whole study: experiments share them."""
+        return Held(self._study.runs())
 
     def tuned(self, name: str) -> dict[tuple[str, str], dict[str, Any]]:
         """Return what was tuned under a name, by optimizer and parameterization.

@@ -1,54 +1,66 @@
-"""What training will take, before it starts: runs, tokens and FLOPs, and time from a short calibration.
+"""What training will take, before it starts: runs, tokens, FLOPs and time.
 
-Counting opens and allocates nothing, so that the paper's own scale can be counted anywhere. An adaptive search does not
-know how many rates it will try. It is bounded from both sides: by what it tries on ideal curves, and by its own limit.
-Time is measured where the runs will be computed, at the smallest and the largest model, with as many at once as there
-will be; in between it is assumed to follow the FLOPs.
+Nothing is opened, allocated or compiled, so that any scale is forecast at once. What a study holds is subtracted. An
+adaptive search does not know how many rates it will try. It is bounded from both sides: by what it tries on ideal
+curves, and by its own limit. Time follows from FLOPs and the speed that earlier sweeps reached here, or an assumed one.
 """
 
+import functools
 import math
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from widthwise.data import Evaluation
+from widthwise.fit import mean_loss
 from widthwise.parameterize import Constants
-from widthwise.sweep.executors import Done, Executor, Tell
-from widthwise.sweep.packs import Options, Pack
-from widthwise.sweep.requests import SweepData
+from widthwise.sweep.encoding import encode
 from widthwise.sweep.search import Grid, Lattice, Search
-from widthwise.sweep.setting import DEFAULT, Horizon
-from widthwise.sweep.sweep import Sweep
-from widthwise.sweep.worker import resolved
-from widthwise.train import Lanes, Spec
+from widthwise.sweep.setting import DEFAULT, Horizon, Setting
+from widthwise.sweep.speeds import Speed
+from widthwise.sweep.store import Row
+from widthwise.sweep.sweep import Sweep, expected_exponent
+from widthwise.train import Spec
 from widthwise.train.cost import GPU_FLOPS, flops_per_step
+
+_CONSTANTS = ("embedding_constant", "hidden_constant", "readout_constant")
+_RULE = ("parameterization", "small_readout", "optimizer", "alignment", "rates")
+_COMPILED = (
+    *("width", "blocks", "head_dim", "context", "vocabulary", "dtype", "optimizer"),
+    *("steps", "warmup", "batch", "data", "paths", "tokenizer"),
+)
+"""What runs of one program share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """How many runs there are that differ in learning rate and seed, or in constants, alone.
+    """How many runs are left to train that differ in learning rate and seed, or in constants, alone.
 
     Attributes:
         spec: One of them.
         vocabulary: The number of tokens of the data.
-        fewest: How many there are at least.
-        most: How many there may be.
+        fewest: How many are left at least.
+        most: How many may be left.
+        known: How many have ended.
         part: What they belong to.
         constants: The name of their constants.
         horizon: Fixed or compute-optimal.
+        probe: Whether they measure alignment.
     """
 
     spec: Spec
     vocabulary: int
     fewest: int
     most: int
+    known: int = 0
     part: str = ""
     constants: str = DEFAULT
     horizon: Horizon = "fixed"
+    probe: bool = False
 
-    @property
+    @functools.cached_property
     def flops_per_step(self) -> float:
         """The FLOPs of a step of one run."""
         return flops_per_step(self.spec.transformer(self.vocabulary), self.spec.batch)
@@ -66,14 +78,18 @@ class Count:
     @property
     def computes(self) -> object:
         """What tells searches apart: at the base width all rules for learning rates agree."""
-        exponents = None if self.spec.width == self.spec.base_width else self.spec.exponents().rates
         spec = replace(self.spec, alignment="full", rates=None)
-        return self.part, spec, exponents, self.constants, self.horizon
+        return self.part, spec, _exponents_of(vars(self.spec)), self.constants, self.horizon
+
+    @property
+    def program(self) -> object:
+        """What is compiled."""
+        return tuple(getattr(self.spec, name) for name in _COMPILED), self.probe
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What is to be computed, at least or at most; the seconds are NaN unless they were measured."""
+    """What is to be computed, at least or at most; the seconds are NaN where they were not forecast."""
 
     runs: int
     tokens: int
@@ -88,21 +104,25 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What a sweep takes if nothing of it is known yet.
+    """What is left to train.
 
     Attributes:
         groups: Settings.
-        searches: Searches for a learning rate: settings × widths, those that coincide counted once.
+        searches: Searches for a learning rate that are not over: settings × widths, those that coincide counted once.
+        known: Runs that have ended.
         least: What it takes if every search is as short as possible.
         most: What it takes if every search tries as many rates as it may.
-        compile_seconds: How much of the time is compilation.
+        compile_seconds: How much of the time is compilation; None where that is not known, and not part of the time.
+        measured: Whether the speed was measured here, by earlier sweeps; otherwise it is assumed.
     """
 
     groups: int
     searches: int
+    known: int
     least: Bounds
     most: Bounds
-    compile_seconds: float
+    compile_seconds: float | None
+    measured: bool
 
     @property
     def bounds(self) -> tuple[Bounds, Bounds]:
@@ -110,29 +130,146 @@ class Forecast:
         return self.least, self.most
 
 
-def count_sweep(sweep: Sweep, *, vocabulary: int, part: str = "") -> list[Count]:
-    """Count the runs of a sweep, for data with this vocabulary."""
-    seeds, rate = sweep.all_seeds, sweep.base.learning_rate
-    bounds = {"fewest": len(seeds) * fewest_points(sweep.search), "most": len(seeds) * most_points(sweep.search)}
-    return distinct(
-        Count(
-            spec=sweep.spec(
-                setting,
-                width=width,
-                learning_rate=rate,
-                seed=seeds[0],
-                vocabulary=vocabulary,
-                constants=Constants(),
-            ),
-            vocabulary=vocabulary,
-            part=part,
-            constants=setting.constants,
-            horizon=setting.horizon,
-            **bounds,
-        )
-        for setting in sweep.all_settings
-        for width in sweep.all_widths
-    )
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How fast runs are trained.
+
+    Attributes:
+        at_a_time: The number of workers.
+        assumed: The FLOP/s of all workers together, where no speed is known.
+        speeds: What was measured, by size.
+    """
+
+    at_a_time: int
+    assumed: float
+    speeds: Sequence[Speed] = ()
+
+    def seconds(self, count: Count) -> float:
+        """Return what one run adds to the time of all; between sizes, speeds follow a power law."""
+        if not self.speeds:
+            return count.flops / self.assumed
+        speeds = [math.log(speed.flops_per_second) for speed in self.speeds]
+        return count.flops / (math.exp(self._at(count, speeds)) * self.at_a_time)
+
+    def compile_seconds(self, count: Count) -> float:
+        """Return what compiling a program takes; it must have been measured."""
+        return self._at(count, [speed.compile_seconds for speed in self.speeds])
+
+    def _at(self, count: Count, values: Sequence[float]) -> float:
+        sizes = [math.log(speed.flops_per_step) for speed in self.speeds]
+        return float(np.interp(math.log(count.flops_per_step), sizes, values))
+
+
+class Held:
+    """The runs that a study holds, found by what they compute.
+
+    They are told apart by their specifications. A run whose data or precision has changed since is still found here,
+    although it will be trained again: finding out would take opening the data.
+    """
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._losses: dict[str, dict[tuple[float, ...], float]] = defaultdict(dict)
+        for row in rows:
+            if row.ended:
+                varied = (row.spec["learning_rate"], *(row.spec[name] for name in _CONSTANTS))
+                self._losses[_shared(row.spec)][varied] = row.results["eval_loss"]
+
+    def losses(self, spec: Spec, **names: Any) -> dict[float, float]:
+        """Return the losses of runs like `spec`, by learning rate.
+
+        Args:
+            spec: The specification.
+            names: What a study keeps with it: the name of its constants, its horizon, and whether it is probed.
+        """
+        constants = [getattr(spec, name) for name in _CONSTANTS]
+        return {rate: loss for (rate, *of), loss in self._like(spec, **names).items() if of == constants}
+
+    def trials(self, spec: Spec, **names: Any) -> int:
+        """Return how many constants were tried with `spec`."""
+        return sum(rate == spec.learning_rate for rate, *_ in self._like(spec, **names))
+
+    def _like(self, spec: Spec, *, probe: bool = False, **names: Any) -> Mapping[tuple[float, ...], float]:
+        if not self._losses:
+            return {}
+        return self._losses.get(_shared({**spec.to_json(), **names, **({"probe": True} if probe else {})}), {})
+
+
+def count_sweep(
+    sweep: Sweep,
+    *,
+    vocabulary: int,
+    part: str = "",
+    probe: bool = False,
+    constants: Mapping[Setting, Constants] | None = None,
+    held: Held | None = None,
+) -> list[Count]:
+    """Count the runs of a sweep that are left.
+
+    Args:
+        sweep: The sweep.
+        vocabulary: The number of tokens of the data.
+        part: What it belongs to.
+        probe: Whether its runs measure alignment.
+        constants: What the names of settings' constants stand for. Of a setting without, no run is known.
+        held: The runs that have ended.
+    """
+    lattice, seeds, counts = sweep.search, sweep.all_seeds, list[Count]()
+    for setting in sweep.all_settings:
+        found = (constants or {}).get(setting)
+        ended = Held() if held is None or found is None else held
+        start, before = lattice.index(sweep.start(setting)), sweep.all_widths[0]
+        for width in sweep.all_widths:
+            rate = sweep.base.learning_rate
+            given = {"width": width, "learning_rate": rate, "constants": found or Constants(), "vocabulary": vocabulary}
+            specs = [sweep.spec(setting, seed=seed, **given) for seed in seeds]
+            names = {"constants": setting.constants, "horizon": setting.horizon, "probe": probe}
+            known = _by_point(lattice, [ended.losses(spec, **names) for spec in specs])
+            if start is not None:
+                start = lattice.start_from(start, width_ratio=width / before, exponent=expected_exponent(setting))
+            fewest, most, start = runs_left(lattice, known, seeds=len(seeds), start=start)
+            bounds = {"fewest": fewest, "most": most, "known": sum(map(len, known.values()))}
+            counts.append(Count(spec=specs[0], vocabulary=vocabulary, part=part, **bounds, **names))
+            before = width
+    return distinct(counts)
+
+
+def _by_point(lattice: Lattice, by_seed: Iterable[Mapping[float, float]]) -> dict[int, list[float]]:
+    """Return the losses of all seeds by the index of their rate; rates that the search cannot try are left out."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for losses in by_seed:
+        for rate, loss in losses.items():
+            if (point := lattice.index(rate)) in lattice.indices and lattice.rate(point) == rate:
+                found[point].append(loss)
+    return found
+
+
+def runs_left(
+    lattice: Lattice, known: Mapping[int, Sequence[float]], *, seeds: int, start: int | None
+) -> tuple[int, int, int | None]:
+    """Return how many runs a search at one width still trains, at least and at most.
+
+    Args:
+        lattice: The search.
+        known: The losses of runs that have ended, by the index of their rate.
+        seeds: How many seeds each rate is tried with.
+        start: The index where it starts; None if that is not known yet, because the width before is not done.
+
+    Returns:
+        The two numbers, and where the search ended, if it did.
+    """
+    wanted = 0
+    if start is not None:
+        losses: dict[int, float] = {}
+        while (proposal := lattice.propose(losses, start)).points:
+            wanted = sum(seeds - len(known.get(point, ())) for point in proposal.points)
+            if wanted:
+                break
+            losses |= {point: mean_loss(known[point]) for point in proposal.points}
+        else:
+            return 0, 0, start if proposal.optimum is None else proposal.optimum
+    seen = sorted(map(len, known.values()), reverse=True)
+    fewest, most = (seeds * points - sum(seen[:points]) for points in (fewest_points(lattice), most_points(lattice)))
+    return max(wanted, fewest), max(wanted, most), None
 
 
 def distinct(counts: Iterable[Count]) -> list[Count]:
@@ -143,8 +280,8 @@ def distinct(counts: Iterable[Count]) -> list[Count]:
     return list(found.values())
 
 
-def totals(counts: Sequence[Count]) -> tuple[Bounds, Bounds]:
-    """Add up what is to be computed at least and at most."""
+def totals(counts: Sequence[Count], pace: Pace | None = None) -> tuple[Bounds, Bounds]:
+    """Add up what is left to compute at least and at most; with a pace, also the time, without compilation."""
 
     def total(numbers: Sequence[int]) -> Bounds:
         pairs = list(zip(numbers, counts, strict=True))
@@ -152,41 +289,32 @@ def totals(counts: Sequence[Count]) -> tuple[Bounds, Bounds]:
             runs=sum(numbers),
             tokens=sum(number * count.tokens for number, count in pairs),
             flops=sum(number * count.flops for number, count in pairs),
+            seconds=math.nan if pace is None else sum(number * pace.seconds(count) for number, count in pairs),
         )
 
     return total([count.fewest for count in counts]), total([count.most for count in counts])
 
 
-def forecast(
-    counts: Sequence[Count], data: SweepData, executor: Executor, options: Options, *, groups: int
-) -> Forecast:
-    """Add up what is to be computed, and measure how long it takes."""
-    runs = {count: data.run(count.spec) for count in counts}
-    by_size = sorted(counts, key=lambda count: count.flops_per_step)
-    paces = {
-        count: _calibrate(replace(Pack.of([runs[count]]), options=options), executor)
-        for count in dict.fromkeys((by_size[0], by_size[-1]))
-    }
-    sizes = [count.flops_per_step for count in paces]
-    programs = {run.program: count for count, run in runs.items()}
+def forecast(counts: Sequence[Count], pace: Pace, *, groups: int = 0) -> Forecast:
+    """Add up what is left to compute, and how long it takes.
 
-    def interpolated(count: Count, name: str) -> float:
-        return float(np.interp(count.flops_per_step, sizes, [getattr(pace, name) for pace in paces.values()]))
-
-    compilation = sum(interpolated(count, "compile_seconds") for count in programs.values())
-    each = [interpolated(count, "step_seconds") * count.spec.steps / executor.capacity for count in counts]
-
-    def timed(bounds: Bounds, numbers: Sequence[int]) -> Bounds:
-        training = sum(number * seconds for number, seconds in zip(numbers, each, strict=True))
-        return replace(bounds, seconds=training + compilation)
-
-    least, most = totals(counts)
+    Every program is compiled once. On an accelerator that is a lower bound: there every number of runs side by side is
+    a program of its own.
+    """
+    programs = {count.program: count for count in counts if count.most}
+    compiling = sum(pace.compile_seconds(count) for count in programs.values()) if pace.speeds else None
+    least, most = (
+        replace(bounds, seconds=bounds.seconds + (compiling or 0.0) if bounds.runs else 0.0)
+        for bounds in totals(counts, pace)
+    )
     return Forecast(
         groups=groups,
-        searches=len(counts),
-        least=timed(least, [count.fewest for count in counts]),
-        most=timed(most, [count.most for count in counts]),
-        compile_seconds=compilation,
+        searches=sum(count.most > 0 for count in counts),
+        known=sum(count.known for count in counts),
+        least=least,
+        most=most,
+        compile_seconds=compiling,
+        measured=bool(pace.speeds),
     )
 
 
@@ -195,6 +323,7 @@ def most_points(lattice: Lattice) -> int:
     return min(len(lattice.indices), lattice.max_points) if isinstance(lattice, Search) else len(lattice.indices)
 
 
+@functools.cache
 def fewest_points(lattice: Lattice) -> int:
     """Return how many rates a search tries if the optimum is where it starts and the stability edge is nearby.
 
@@ -218,53 +347,23 @@ def _points_on(lattice: Lattice, start: int, loss: Callable[[int], float]) -> in
     return len(losses)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How fast runs are trained.
-
-    Attributes:
-        compile_seconds: What the first steps take beyond others.
-        step_seconds: What a step of one run takes.
-    """
-
-    compile_seconds: float
-    step_seconds: float
+def _shared(request: Mapping[str, Any]) -> str:
+    """Return what runs have in common that differ in learning rate and constants alone, or in rules that agree."""
+    varied = ("learning_rate", *_CONSTANTS, "alignment", "rates")
+    values = {name: value for name, value in request.items() if name not in varied}
+    return encode({**values, "exponents": _exponents_of(request)})
 
 
-def _calibrate(pack: Pack, executor: Executor) -> Pace:
-    """Time a few steps, as many packs at once as the executor takes; return the means."""
-    for number in range(executor.capacity):
-        executor.submit(f"calibration-{number}", time_steps, pack)
-    paces: list[Pace] = []
-    for completion in executor.results():
-        if not isinstance(completion, Done):
-            raise ValueError(f"cannot time a few steps at width {pack.specs[0].width}: {completion.error}")
-        paces.append(completion.result)
-    return Pace(
-        compile_seconds=sum(pace.compile_seconds for pace in paces) / len(paces),
-        step_seconds=sum(pace.step_seconds for pace in paces) / len(paces),
-    )
+def _exponents_of(request: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the exponents of learning rates; None at the base width, where they make no difference."""
+    if request["width"] == request["base_width"]:
+        return None
+    return _exponents(**{name: request.get(name) for name in _RULE if request.get(name) is not None})
 
 
-def time_steps(pack: Pack, tell: Tell) -> Pace:
-    """Compile a pack, take a few of its steps, and forget them: only one or two where a step takes long."""
-    del tell
-    inputs, runs = resolved(pack)
-    lanes = Lanes(runs[0].program, [run.lane for run in runs], inputs.batches)
-    size = min(pack.options.chunk, runs[0].program.steps)
-    one_batch = Evaluation(inputs.evaluation.tokens[:1], inputs.evaluation.weights[:1])
-    began = time.monotonic()
-    states = lanes.start()
-
-    def seconds(count: int) -> float:
-        nonlocal states
-        start = time.monotonic()
-        states, _ = lanes.chunk(states, 0, count, size=size)
-        return time.monotonic() - start
-
-    seconds(1)
-    lanes.evaluate(states, one_batch)
-    first, step = time.monotonic() - began, seconds(1)
-    if (count := min(size, int(0.5 / step))) > 1:
-        step = min(seconds(count) for _ in range(2)) / count
-    return Pace(compile_seconds=max(first - step, 0.0), step_seconds=step / len(runs))
+@functools.cache
+def _exponents(**rule: Any) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, Spec(**rule).exponents().rates or ()))
+    except ValueError:  # a study may hold rules of another version
+        return tuple(map(str, rule.values()))

@@ -23,6 +23,8 @@ STATE_BYTES = 16
 """Bytes per parameter during training: the parameter, its gradient, and Adam's two moments, in float32."""
 GPU_FLOPS = 4e14
 """Sustained bf16 FLOP/s of training on one H200-class device: about half of its matmul peak."""
+CORE_FLOPS = 3e10
+"""Sustained float32 FLOP/s of training on a core of a CPU: two cores reached 64e9 at width 256, half their peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
