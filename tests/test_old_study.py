@@ -74,9 +74,13 @@ def test_the_same_commands_train_only_what_was_missing(study, capsys):
         "0.0013",
         "0.05",
     ]
+    forecast = printed(capsys, *first, "--dry-run")
+    assert (forecast["known"], forecast["least"]["runs"], forecast["most"]["runs"]) == (31, 2, 2)
     assert printed(capsys, *first)["runs"] == {"wanted": 33, "trained": 2, "diverged": 0, "failed": 0}
     named = ["--constants", "mine", "--epsilons", "1e-8", "1e-4", "--grid", "0.0038", "0.032"]
+    assert printed(capsys, "sweep", "--study", str(study), *TINY, *named, "--dry-run")["most"]["runs"] == 0
     assert printed(capsys, "sweep", "--study", str(study), *TINY, *named)["runs"]["trained"] == 0
     experiment = ["transfer", "--scale", "smoke", "--study", str(study), "--data", "synthetic"]
     chosen = ["--parameterizations", "standard", "--settings", "global", "full"]
+    assert printed(capsys, "experiment", *experiment, *chosen, "--dry-run")["runs"] == [0, 0]
     assert printed(capsys, "experiment", *experiment, *chosen)["runs"]["trained"] == 0

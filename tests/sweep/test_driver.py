@@ -88,7 +88,9 @@ def test_a_run_brings_its_curves_and_where_it_comes_from(undisturbed):
     assert curves["train_loss"].steps.tolist() == list(range(40))
     assert curves["eval_loss"].steps.tolist() == [20, 40]
     assert curves["eval_loss"].values[-1] == row.results["eval_loss"]
-    assert {"widthwise", "jax", "device", "data", "lanes", "wall_seconds"} == set(details.provenance)
+    timed = {"wall_seconds", "step_seconds", "compile_seconds"}
+    assert {"widthwise", "jax", "device", "data", "lanes", *timed} == set(details.provenance)
+    assert 0 < 20 * details.provenance["step_seconds"] < details.provenance["wall_seconds"]  # the second chunk
     assert details.provenance["data"]["source"] == "stdlib"
     assert row.results["parameters"] == 12 * 16**2 + (2 * 257 + 16 + 3) * 16
 
