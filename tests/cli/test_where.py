@@ -9,6 +9,7 @@ from widthwise.cli.main import _start_device
 from widthwise.cli.where import Where, describe_progress
 from widthwise.sweep.progress import SweepProgress
 from widthwise.train import Spec
+from widthwise.train.cost import CORE_FLOPS, GPU_FLOPS
 
 
 @pytest.mark.parametrize(("where", "left"), [(Where(), []), (Where(processes=2), ["cpu"]), (Where(ray="x:1"), ["cpu"])])
@@ -47,6 +48,22 @@ def test_the_device_is_initialized_during_imports_only_where_this_process_comput
 )
 def test_the_precision_that_is_left_open_is_that_of_the_workers(gpus: float, given: str, dtype: str):
     assert Where(ray="auto", gpus_per_task=gpus).with_dtype(Spec(dtype=given)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("where", "workers", "assumed"),
+    [
+        (Where(), 1, 4 * CORE_FLOPS),
+        (Where(processes=2), 2, 4 * CORE_FLOPS),  # which share the cores
+        (Where(ray="x:1", cpus_per_task=3), 1, 3 * CORE_FLOPS),
+        (Where(ray="x:1", gpus_per_task=0.5), 1, GPU_FLOPS / 2),
+    ],
+)
+def test_where_nothing_was_measured_a_speed_is_assumed(monkeypatch, tmp_path, where, workers, assumed):
+    monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path))
+    monkeypatch.setattr("widthwise.cli.where.cores", lambda: 4)
+    pace = where.pace(Spec())
+    assert (pace.at_a_time, pace.assumed, list(pace.speeds)) == (workers, assumed, [])
 
 
 def test_progress_tells_what_is_done_running_diverged_best_and_left():

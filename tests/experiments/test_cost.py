@@ -1,11 +1,17 @@
 """What an experiment takes is counted right, before anything is opened."""
 
+from dataclasses import asdict, replace
+from pathlib import Path
+
 import pytest
 
 from widthwise.experiments.cost import count_stages, hindrances
+from widthwise.experiments.results import Results
 from widthwise.experiments.stages import ProbeStage, SweepStage, TuneStage
 from widthwise.models import Transformer, compute_optimal_steps, count_parameters
-from widthwise.sweep import Setting, settings
+from widthwise.parameterize import Constants
+from widthwise.sweep import Outcome, Request, Setting, Study, settings
+from widthwise.sweep.constants import keep
 from widthwise.sweep.forecast import totals
 from widthwise.sweep.search import Grid
 from widthwise.sweep.sweep import Sweep
@@ -52,6 +58,26 @@ def test_tuning_may_have_to_move_its_ranges_and_a_probe_searches_first_and_train
         ("alignment", 1, 1)
     ] * 4
     assert count_stages([tune, SEARCH, ProbeStage(SEARCH)], vocabulary=64) == [tuning, *others]
+
+
+def test_trials_that_have_ended_are_not_counted_and_none_are_once_the_constants_are_kept(tmp_path: Path):
+    tuning = Tuning(trials=10, extensions=2)
+    spec, stages = replace(BASE, learning_rate=0.01), [TuneStage(replace(BASE, learning_rate=0.01), tuning)]
+    with Study.open(tmp_path) as study:
+        for number in range(4):
+            tried = replace(spec, hidden_constant=1.0 + number).to_json()
+            request = {**tried, "constants": "tuning", "horizon": "fixed"}
+            study.ask([Request(id=f"run{number}", request=request, identity={})])
+            study.record([Outcome(run=f"run{number}", status="finished", results={"eval_loss": 2.0})])
+        results = Results(study, "constants", "cpu")
+        (count,) = count_stages(stages, vocabulary=64, results=results)
+        assert (count.fewest, count.most, count.known) == (6, 26, 4)
+        about = {"spec": spec.to_json(), "tuning": asdict(tuning)}
+        keep(study, results.label("tuned"), spec.optimizer, spec.parameterization, Constants(), about)
+        (count,) = count_stages(stages, vocabulary=64, results=results)
+        assert (count.fewest, count.most, count.known) == (0, 0, 4)
+        (longer,) = count_stages([TuneStage(replace(spec, steps=30), tuning)], vocabulary=64, results=results)
+        assert (longer.fewest, longer.most, longer.known) == (10, 30, 0)
 
 
 def test_a_compute_optimal_horizon_counts_its_own_steps():

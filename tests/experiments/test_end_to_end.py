@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from widthwise.experiments.carry_out import carry_out
+from widthwise.experiments.cost import count_stages
 from widthwise.experiments.exhibits import AlignmentCurves
 from widthwise.experiments.paper.alignment import EXPERIMENT
 from widthwise.experiments.results import Results
@@ -24,9 +25,13 @@ def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
     # Fewer steps than a chunk: with and without measuring, one program does.
     stages = EXPERIMENT.plan(size, Choice(parameterizations=("mup",), widths=(16,)), prepare=shorter)
     with Study.open(tmp_path) as study, Inline() as executor:
+        results = Results(study, "alignment", "smoke")
+        assert sum(count.most for count in count_stages(stages, vocabulary=257, results=results)) == 4
         first = Driver(study, executor)
         carry_out("alignment", "smoke", stages, first)
         assert first.progress.trained == 4
+        counts = count_stages(stages, vocabulary=257, results=results)
+        assert [(count.most, count.known) for count in counts] == [(0, 3), (0, 1)]
         reading = EXPERIMENT.read(Results(study, "alignment", "smoke"))
         curves, _ = reading.exhibits
         assert isinstance(curves, AlignmentCurves)

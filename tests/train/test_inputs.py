@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 from widthwise.cli import main
 from widthwise.data import Resident, SentencePiece, Text, train_sentencepiece
-from widthwise.train import Spec, load_inputs
+from widthwise.train import Spec, load_inputs, vocabulary_of
 
 
 @pytest.fixture
@@ -46,6 +47,21 @@ def test_c4_shards_go_through_a_sentencepiece_model_with_bos(shards: str, tmp_pa
     assert "Missoula" in decoded or "shard" in decoded
     assert inputs.fingerprint["source"] == "c4"
     assert inputs.fingerprint["files"] == 2
+
+
+@pytest.mark.parametrize("vocabulary", [None, 300])
+@pytest.mark.parametrize("data", ["text", "synthetic"])
+def test_the_vocabulary_is_told_without_opening_the_data(shards: str, data: str, vocabulary: int | None):
+    paths = (shards,) if data == "text" else ()
+    spec = Spec(data=data, paths=paths, vocabulary=vocabulary, context=8, batch=2, eval_batches=1)
+    assert vocabulary_of(spec) == load_inputs(spec).batches.vocabulary
+
+
+def test_the_vocabulary_of_a_tokenizer_is_read_unless_it_is_given(tmp_path: Path):
+    spec = Spec(data="c4", tokenizer=str(tmp_path / "t5.model"))
+    assert vocabulary_of(replace(spec, vocabulary=32101)) == 32101
+    with pytest.raises(ValueError, match=r"t5\.model"):
+        vocabulary_of(spec)
 
 
 def test_a_tokenizer_is_trained_on_the_command_line(shards: str, tmp_path: Path, capsys):

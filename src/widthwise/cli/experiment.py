@@ -12,7 +12,7 @@ import jax
 import tyro
 
 from widthwise.cli.arguments import count, unset
-from widthwise.cli.output import table
+from widthwise.cli.output import between, table
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
 from widthwise.experiments import exhibits
@@ -80,9 +80,9 @@ class ExperimentCommand:
         if stages and self.scale == "paper":
             counts, reasons = self._count(stages)
             if reasons:
-                days = " to ".join(f"{bound.gpu_days:,.0f}" for bound in totals(counts))
+                time = between(*(86400 * bound.gpu_days for bound in totals(counts)))
                 raise ValueError(
-                    f"{self.name} at scale paper cannot run here: {'; '.join(reasons)}. It takes {days} days on one "
+                    f"{self.name} at scale paper cannot run here: {'; '.join(reasons)}. It takes {time} on one "
                     "GPU: --dry-run shows the plan, --widths selects a part of it"
                 )
         from widthwise.report.write import write_report  # slow to import, and only needed here

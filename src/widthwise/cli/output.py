@@ -45,3 +45,16 @@ def duration(seconds: float) -> str:
         return f"{hours}:{minutes % 60:02} h"
     years = hours / 24 / 365.25
     return f"{hours / 24:.1f} days" if years < 2 else f"{years:,.0f} years"
+
+
+def between(least: float, most: float) -> str:
+    """Write the bounds of a time, with one unit where one serves both.
+
+    >>> between(12, 75), between(75, 150), between(75, 75.1)
+    ('12 s to 1:15 min', '1:15 to 2:30 min', '1:15 min')
+    """
+    first, last = duration(least), duration(most)
+    if first == last:
+        return first
+    _, _, unit = last.rpartition(" ")
+    return f"{first.removesuffix(f' {unit}')} to {last}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import jax
 
 from widthwise.cli.arguments import count, unset
-from widthwise.cli.output import duration, table
+from widthwise.cli.output import between, duration, table
 from widthwise.cli.running import SavedAndStopped, StatusLine, stoppable
 from widthwise.sweep import Study
 from widthwise.sweep.driver import Driver, Stopped
@@ -135,11 +135,11 @@ def tabulate_forecast(title: str, counts: Sequence[Count], found: Forecast | Non
     rows = [_row(part, some) for part, some in (parts if len(parts) == 1 else {**parts, "all": left}).items()]
     drawn = table(("part", "widths", "searches", "runs", "tokens", "FLOPs"), rows)
     if found is None:
-        days = _range(left, lambda bounds: duration(bounds.gpu_days * 86400))
-        time = f"time: {days} on one GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
+        seconds = (bounds.flops / GPU_FLOPS for bounds in totals(left))
+        time = f"time: {between(*seconds)} on one GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
     else:
-        time = f"time here: {' to '.join(dict.fromkeys(duration(bounds.seconds) for bounds in found.bounds))}, "
-        time += f"{pace.at_a_time} at a time, {_describe_speed(found, pace)}"
+        here = between(*(bounds.seconds for bounds in found.bounds))
+        time = f"time here: {here}, {pace.at_a_time} at a time, {_describe_speed(found, pace)}"
     return f"{said}; nothing was trained\n{drawn}\n{time}"
 
 
