@@ -117,8 +117,9 @@ def test_runs_outside_a_grid_are_not_part_of_it():
     assert left(narrow, rows) == [(4, 4, 2)] * 2
 
 
-def test_a_search_without_a_start_is_counted_by_its_bounds():
-    assert runs_left(Search(), {-10: [1.0]}, seeds=2, start=None) == (13, 79, None)
+def test_a_width_that_comes_after_one_that_is_not_done_is_counted_by_its_bounds():
+    known = {16: {}, 32: {-10: [1.0]}}
+    assert runs_left(SWEEP, Setting(), known) == {16: (14, 80), 32: (13, 79)}
 
 
 def count(width: int, *, runs: int = 10) -> Count:

@@ -32,7 +32,6 @@ def measure(*noted: tuple[Pack, list[Outcome]], at_a_time: int = 1) -> None:
     speedometer = Speedometer(at_a_time=at_a_time)
     for one in noted:
         speedometer.note(*one)
-    speedometer.keep()
 
 
 def test_the_mean_speed_and_the_longest_compilation_of_each_size_are_kept():

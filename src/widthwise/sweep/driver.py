@@ -64,12 +64,12 @@ class Driver:
             raise ValueError(f"most_lanes is {most_lanes}: expected 1 or more")
         self.study, self.progress = study, SweepProgress()
         self._executor, self._options, self._most_lanes = executor, options or Options(), most_lanes
-        self._show, self._stop, self._say = show, stop, say
+        self._show, self._stop, self._say, self._speeds = show, stop, say, speeds
         self._device: str | None = None
         self._failed: set[str] = set()
         self._seen: set[str] = set()
         self._renewed = time.monotonic()
-        self._left, self._speeds = TimeLeft(), speeds
+        self._left = TimeLeft()
         study.clear_checkpoints()  # of a driver that was killed between recording and deleting
 
     def compute(self, runs: Iterable[Run], *, label: str | None = None) -> dict[str, float]:
@@ -118,8 +118,6 @@ class Driver:
             elif completion.result is not None:  # None: it was asked to stop
                 self._record(pack, completion.result)
             self._submit(line, running)
-        if self._speeds is not None:
-            self._speeds.keep()
         if self._stop():
             self.study.release()
             raise Stopped

@@ -213,63 +213,72 @@ def count_sweep(
         constants: What the names of settings' constants stand for. Of a setting without, no run is known.
         held: The runs that have ended.
     """
-    lattice, seeds, counts = sweep.search, sweep.all_seeds, list[Count]()
+    counts: list[Count] = []
     for setting in sweep.all_settings:
         found = (constants or {}).get(setting)
         ended = Held() if held is None or found is None else held
-        start, before = lattice.index(sweep.start(setting)), sweep.all_widths[0]
-        for width in sweep.all_widths:
-            rate = sweep.base.learning_rate
-            given = {"width": width, "learning_rate": rate, "constants": found or Constants(), "vocabulary": vocabulary}
-            specs = [sweep.spec(setting, seed=seed, **given) for seed in seeds]
-            names = {"constants": setting.constants, "horizon": setting.horizon, "probe": probe}
-            known = _by_point(lattice, [ended.losses(spec, **names) for spec in specs])
-            if start is not None:
-                start = lattice.start_from(start, width_ratio=width / before, exponent=expected_exponent(setting))
-            fewest, most, start = runs_left(lattice, known, seeds=len(seeds), start=start)
-            bounds = {"fewest": fewest, "most": most, "known": sum(map(len, known.values()))}
-            counts.append(Count(spec=specs[0], vocabulary=vocabulary, part=part, **bounds, **names))
-            before = width
+        names = {"constants": setting.constants, "horizon": setting.horizon, "probe": probe}
+        given = {"learning_rate": sweep.base.learning_rate, "vocabulary": vocabulary, "constants": found or Constants()}
+        specs = {
+            width: [sweep.spec(setting, width=width, seed=seed, **given) for seed in sweep.all_seeds]
+            for width in sweep.all_widths
+        }
+        known = {
+            width: _by_index(sweep.search, (ended.losses(spec, **names) for spec in each))
+            for width, each in specs.items()
+        }
+        for width, (fewest, most) in runs_left(sweep, setting, known).items():
+            bounds = {"fewest": fewest, "most": most, "known": sum(map(len, known[width].values()))}
+            counts.append(Count(spec=specs[width][0], vocabulary=vocabulary, part=part, **bounds, **names))
     return distinct(counts)
 
 
-def _by_point(lattice: Lattice, by_seed: Iterable[Mapping[float, float]]) -> dict[int, list[float]]:
+def runs_left(
+    sweep: Sweep, setting: Setting, known: Mapping[int, Mapping[int, Sequence[float]]]
+) -> dict[int, tuple[int, int]]:
+    """Return how many runs of a setting are left at every width, at least and at most.
+
+    Widths follow each other as in the sweep: where one is not done, the start of the next is not known.
+
+    Args:
+        sweep: The sweep.
+        setting: The setting.
+        known: The losses of runs that have ended, by width and by the index of their rate.
+    """
+    lattice, seeds, left = sweep.search, len(sweep.all_seeds), dict[int, tuple[int, int]]()
+    start, before, done = lattice.index(sweep.start(setting)), sweep.all_widths[0], True
+    for width in sweep.all_widths:
+        wanted, losses = 0, known[width]
+        if done:
+            start = lattice.start_from(start, width_ratio=width / before, exponent=expected_exponent(setting))
+            wanted, start = _follow(lattice, losses, seeds=seeds, start=start)
+            before, done = width, wanted == 0
+        runs = sorted(map(len, losses.values()), reverse=True)
+        bounds = (seeds * points - sum(runs[:points]) for points in (fewest_points(lattice), most_points(lattice)))
+        fewest, most = (0, 0) if done else (max(wanted, bound) for bound in bounds)
+        left[width] = fewest, most
+    return left
+
+
+def _follow(lattice: Lattice, known: Mapping[int, Sequence[float]], *, seeds: int, start: int) -> tuple[int, int]:
+    """Follow a search through what is known; return how many runs it lacks then, and where it is."""
+    losses: dict[int, float] = {}
+    while (proposal := lattice.propose(losses, start)).points:
+        lacking = sum(seeds - len(known.get(index, ())) for index in proposal.points)
+        if lacking:
+            return lacking, start
+        losses |= {index: mean_loss(known[index]) for index in proposal.points}
+    return 0, start if proposal.optimum is None else proposal.optimum
+
+
+def _by_index(lattice: Lattice, by_seed: Iterable[Mapping[float, float]]) -> dict[int, list[float]]:
     """Return the losses of all seeds by the index of their rate; rates that the search cannot try are left out."""
     found: dict[int, list[float]] = defaultdict(list)
     for losses in by_seed:
         for rate, loss in losses.items():
-            if (point := lattice.index(rate)) in lattice.indices and lattice.rate(point) == rate:
-                found[point].append(loss)
+            if (index := lattice.index(rate)) in lattice.indices and lattice.rate(index) == rate:
+                found[index].append(loss)
     return found
-
-
-def runs_left(
-    lattice: Lattice, known: Mapping[int, Sequence[float]], *, seeds: int, start: int | None
-) -> tuple[int, int, int | None]:
-    """Return how many runs a search at one width still trains, at least and at most.
-
-    Args:
-        lattice: The search.
-        known: The losses of runs that have ended, by the index of their rate.
-        seeds: How many seeds each rate is tried with.
-        start: The index where it starts; None if that is not known yet, because the width before is not done.
-
-    Returns:
-        The two numbers, and where the search ended, if it did.
-    """
-    wanted = 0
-    if start is not None:
-        losses: dict[int, float] = {}
-        while (proposal := lattice.propose(losses, start)).points:
-            wanted = sum(seeds - len(known.get(point, ())) for point in proposal.points)
-            if wanted:
-                break
-            losses |= {point: mean_loss(known[point]) for point in proposal.points}
-        else:
-            return 0, 0, start if proposal.optimum is None else proposal.optimum
-    seen = sorted(map(len, known.values()), reverse=True)
-    fewest, most = (seeds * points - sum(seen[:points]) for points in (fewest_points(lattice), most_points(lattice)))
-    return max(wanted, fewest), max(wanted, most), None
 
 
 def distinct(counts: Iterable[Count]) -> list[Count]:

@@ -61,11 +61,10 @@ class Speedometer:
         flops, seconds, compiling = sizes.get(size, (0.0, 0.0, 0.0))
         flops, seconds = flops + pack.flops, seconds + steps * whole["step_seconds"]
         sizes[size] = (flops, seconds, max(compiling, whole["compile_seconds"]))
+        self._keep()
 
-    def keep(self) -> None:
+    def _keep(self) -> None:
         """Write what was measured since the beginning; of sizes measured before, the newest is kept."""
-        if not self._places:
-            return
         kept = _read()
         for name, sizes in self._places.items():
             measured = [
