@@ -1,7 +1,9 @@
 """A study that version 0.1.0 wrote, before settings were values, opens, resumes and reports as it did then.
 
 It holds a sweep of three settings of which two runs were not trained yet, tuned constants, a sweep with them and two
-epsilons, and an experiment at scale smoke. `expected.json` is what that version printed for it.
+epsilons, and an experiment at scale smoke. `expected.json` is what that version printed for it, except for the numbers
+that come from fitting: since then all widths are fitted at once, and these are what `widthwise fit STUDY --json` prints
+with that fit. A change of the fit may change them again, and nothing else.
 """
 
 import gzip
@@ -33,14 +35,14 @@ def printed(capsys, *arguments: str):
 
 
 def close(found, expected) -> bool:
-    """Compare JSON values, numbers to nine digits."""
+    """Compare JSON values, numbers to three digits: fits are found step by step, and end where little changes."""
     match expected:
         case dict():
             return found.keys() == expected.keys() and all(close(found[name], expected[name]) for name in expected)
         case list():
             return len(found) == len(expected) and all(map(close, found, expected))
         case float():
-            return found == pytest.approx(expected, rel=1e-9)
+            return found == pytest.approx(expected, rel=1e-3, abs=1e-4)
         case _:
             return found == expected
 

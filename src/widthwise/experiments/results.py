@@ -104,8 +104,7 @@ def alignment_points(curves: dict[str, History]) -> tuple[AlignmentPoint, ...]:
 def best_losses(fit: GroupFit) -> dict[int, float]:
     """Return the smallest eval loss of each width whose optimum lies inside the range that was tried.
 
-    As in the paper it is the best of the rates tried. The minimum of a parabola is no substitute: far from the optimum
-    losses do not follow one, and its minimum is then off by a percent, which is more than most settings differ by.
+    As in the paper it is the best of the rates tried.
     """
     known = {optimum.width for optimum in fit.transfer.optima if optimum.interior}
     return {curve.width: math.exp(curve.level[curve.best]) for curve in curves(fit.trials) if curve.width in known}

@@ -7,10 +7,9 @@ from widthwise.fit.intervals import student as student
 from widthwise.fit.losslaw import LossLaw as LossLaw
 from widthwise.fit.losslaw import fit_loss_law as fit_loss_law
 from widthwise.fit.optimum import Optimum as Optimum
-from widthwise.fit.optimum import find_optimum as find_optimum
+from widthwise.fit.optimum import find_optima as find_optima
 from widthwise.fit.powerlaw import PowerLaw as PowerLaw
 from widthwise.fit.powerlaw import exponent as exponent
-from widthwise.fit.powerlaw import fit_power_law as fit_power_law
 from widthwise.fit.takeover import Takeover as Takeover
 from widthwise.fit.takeover import fit_takeover as fit_takeover
 from widthwise.fit.transfer import TOLERANCE as TOLERANCE
@@ -27,4 +26,3 @@ from widthwise.fit.trials import Trial as Trial
 from widthwise.fit.trials import curves as curves
 from widthwise.fit.trials import first_unstable as first_unstable
 from widthwise.fit.trials import mean_loss as mean_loss
-from widthwise.fit.weighted import Measured as Measured

@@ -46,6 +46,11 @@ class Estimate:
         """The lower and the upper end of the interval."""
         return self.low, self.high
 
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval."""
+        return (self.high - self.low) / 2
+
     def contains(self, value: float) -> bool:
         """Return whether a value lies in the interval."""
         return self.low <= value <= self.high

@@ -1,18 +1,18 @@
-"""The optimal learning rate at one width, and how sensitive the loss is to it.
+"""The optimal learning rate of every width, and how sensitive the loss is to it.
 
-If the best learning rate is the lowest or highest one tried, the optimum is unknown, however well a parabola fits. Its
-error is then infinite, and later fits do not use it.
+If the best learning rate is the lowest or highest one tried, the optimum is unknown, however well a curve fits. Its
+interval is then infinite, and the power law does not use it.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from widthwise.fit.intervals import UNKNOWN, Estimate
-from widthwise.fit.parabola import Window, find_window, fit_parabola
+from widthwise.fit.landscape import HIGH, Landscape, Runs, fit_landscape
 from widthwise.fit.trials import Curve, Edge
-from widthwise.fit.weighted import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,27 +21,25 @@ class Optimum:
 
     Attributes:
         width: The width.
-        octaves: log2 of the optimal learning rate; its error is infinite if it is not interior.
+        octaves: log2 of the optimal learning rate; its interval is infinite if it is not interior.
         eval_loss: The loss at the optimum, the geometric mean over seeds.
         lower_tried: Whether a lower learning rate was tried.
         higher_tried: Whether a higher one was tried; diverged runs count.
         seeds: The number of seeds used.
-        fitted: The lowest and the highest learning rate of the fitted parabola; None without one.
+        fitted: The lowest and the highest learning rate that was fitted; None if the optimum is not interior.
         curvature: The second derivative of the log loss with respect to octaves. One octave away from the optimum, the
-            loss is larger by half of it, as a fraction.
-        lean: By how much that fraction is larger one octave above the optimum, and smaller one octave below.
+            loss is larger by about half of it, as a fraction.
         edge: The stability edge.
     """
 
     width: int
-    octaves: Measured
+    octaves: Estimate
     eval_loss: float
     lower_tried: bool = True
     higher_tried: bool = True
     seeds: int
     fitted: tuple[float, float] | None = None
     curvature: Estimate = UNKNOWN
-    lean: float = 0.0
     edge: Edge
 
     @property
@@ -52,12 +50,32 @@ class Optimum:
     @property
     def learning_rate(self) -> Estimate:
         """The optimal learning rate; if it is not interior, the best one tried, with an interval from 0 to infinity."""
-        return as_learning_rate(self.octaves.estimate)
+        return as_learning_rate(self.octaves)
 
     @property
     def octaves_to_edge(self) -> float | None:
         """How many octaves the stability edge lies above the optimum; None if either is unknown."""
         return self.edge.octaves_above(self.learning_rate.value) if self.interior else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optima:
+    """The optima of all widths, and the landscape that they were read from.
+
+    Attributes:
+        each: The optimum of every width, in ascending order.
+        runs: The runs of the widths whose optimum is interior.
+        landscape: Their fit, with a position for each of these widths; None without any.
+    """
+
+    each: tuple[Optimum, ...]
+    runs: Runs
+    landscape: Landscape | None
+
+    @property
+    def known(self) -> tuple[Optimum, ...]:
+        """The optima that are interior."""
+        return tuple(optimum for optimum in self.each if optimum.interior)
 
 
 def as_learning_rate(octaves: Estimate) -> Estimate:
@@ -66,58 +84,89 @@ def as_learning_rate(octaves: Estimate) -> Estimate:
     return Estimate(value=value, low=low, high=high)
 
 
-def find_optimum(curve: Curve) -> Optimum:
-    """Find the optimal learning rate at a width."""
-    best, highest = curve.best, len(curve.octaves) - 1
-    if not math.isfinite(curve.level[best]):
-        return _edge_of_tried(curve, lower_tried=False, higher_tried=True)
-    if best in (0, highest):
-        return _edge_of_tried(curve, lower_tried=best > 0, higher_tried=best < highest)
-    window = find_window(curve)
-    parabola = fit_parabola(curve, window)
-    if parabola is None:
-        return _bracketed(curve, window)
-    vertex = parabola.vertex
-    lowest_tried, highest_tried = float(curve.octaves[0]), float(curve.octaves[highest])
-    if not lowest_tried < vertex.value < highest_tried:
-        below = vertex.value <= lowest_tried
-        return _edge_of_tried(curve, lower_tried=not below, higher_tried=below)
-    low, high = (float(curve.octaves[place]) for place in (window.first, window.last))
-    if not low <= vertex.value < curve.octaves[min(window.last + 1, highest)]:
-        return _bracketed(curve, window)
+def find_optima(curves: Sequence[Curve]) -> Optima:
+    """Find the optimal learning rates at several widths, from one fit of all of them."""
+    beyond: dict[int, int] = {}  # widths whose optimum is not interior, and on which side of what was tried it is
+    for curve in curves:
+        if not math.isfinite(curve.level[curve.best]) or curve.best == 0:
+            beyond[curve.width] = -1
+        elif curve.best == len(curve.octaves) - 1:
+            beyond[curve.width] = 1
+    while True:
+        inside = [curve for curve in curves if curve.width not in beyond]
+        runs = gather(inside)
+        widths = np.array([float(curve.width) for curve in inside])
+        landscape = fit_landscape(runs, np.equal.outer(runs.widths, widths).astype(float)) if inside else None
+        away = {
+            curve.width: -1 if place <= curve.octaves[0] else 1
+            for curve, place in zip(inside, [] if landscape is None else landscape.best, strict=False)
+            if not curve.octaves[0] < place < curve.octaves[-1]
+        }
+        if not away:
+            break
+        beyond |= away
+    places = {curve.width: place for place, curve in enumerate(inside)}
+    return Optima(
+        each=tuple(
+            _interior(curve, landscape, runs, places[curve.width])
+            if landscape is not None and curve.width in places
+            else _at_the_end(curve, beyond[curve.width])
+            for curve in curves
+        ),
+        runs=runs,
+        landscape=landscape,
+    )
+
+
+def gather(curves: Sequence[Curve]) -> Runs:
+    """Return the runs of these widths that did not diverge; the best rate of each width is an inner one."""
+    octaves: list[float] = []
+    losses: list[float] = []
+    blocks: list[int] = []
+    widths: list[float] = []
+    brackets: list[tuple[float, float]] = []
+    for curve in curves:
+        lower, place, upper = curve.octaves[curve.best - 1 : curve.best + 2].tolist()
+        for row in curve.losses:
+            there = np.isfinite(row)
+            if there.any():
+                octaves += curve.octaves[there].tolist()
+                losses += row[there].tolist()
+                blocks += [len(widths)] * int(there.sum())
+                widths.append(float(curve.width))
+                brackets.append((place, upper - lower))
+    return Runs(
+        octaves=np.array(octaves),
+        losses=np.array(losses),
+        blocks=np.array(blocks, np.intp),
+        widths=np.array(widths),
+        brackets=np.array(brackets).reshape(-1, 2),
+    )
+
+
+def _interior(curve: Curve, landscape: Landscape, runs: Runs, place: int) -> Optimum:
+    mine = runs.widths == curve.width
+    near = curve.octaves[curve.level <= curve.level[curve.best] + HIGH]
     return Optimum(
         width=curve.width,
-        octaves=vertex,
-        eval_loss=math.exp(parabola.bottom),
-        seeds=parabola.seeds,
-        fitted=(2.0**low, 2.0**high),
-        curvature=Estimate.around(2 * parabola.bend.value, 2 * parabola.bend.error, freedom=parabola.bend.freedom),
-        lean=parabola.lean,
+        octaves=landscape.estimate([*np.zeros(place), 1.0]),
+        eval_loss=math.exp(float(landscape.levels[mine].mean())),
+        seeds=int(mine.sum()),
+        fitted=(2.0 ** float(near[0]), 2.0 ** float(near[-1])),
+        curvature=landscape.curvature(curve.width),
         edge=curve.edge,
     )
 
 
-def _edge_of_tried(curve: Curve, *, lower_tried: bool, higher_tried: bool) -> Optimum:
+def _at_the_end(curve: Curve, side: int) -> Optimum:
     known = math.isfinite(curve.level[curve.best])
-    best = Measured(value=float(curve.octaves[curve.best]) if known else math.nan, error=math.inf, freedom=0)
-    return _without_parabola(curve, best, lower_tried=lower_tried, higher_tried=higher_tried)
-
-
-def _bracketed(curve: Curve, window: Window) -> Optimum:
-    """Return an optimum somewhere in the window, with the error of a uniform distribution over it."""
-    first, last = min(window.first, curve.best - 1), max(window.last, curve.best + 1)
-    error = float(curve.octaves[last] - curve.octaves[first]) / math.sqrt(12)
-    best = Measured(value=float(curve.octaves[curve.best]), error=error, freedom=last - first)
-    return _without_parabola(curve, best)
-
-
-def _without_parabola(curve: Curve, best: Measured, *, lower_tried: bool = True, higher_tried: bool = True) -> Optimum:
+    best = float(curve.octaves[curve.best]) if known else math.nan
     return Optimum(
         width=curve.width,
-        octaves=best,
+        octaves=Estimate(value=best, low=-math.inf, high=math.inf),
         eval_loss=math.exp(curve.level[curve.best]),
-        lower_tried=lower_tried,
-        higher_tried=higher_tried,
+        lower_tried=side > 0,
+        higher_tried=(side < 0 and len(curve.octaves) > 1) or not known,
         seeds=int(np.isfinite(curve.losses[:, curve.best]).sum()),
         edge=curve.edge,
     )

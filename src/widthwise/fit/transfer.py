@@ -13,13 +13,17 @@ from enum import StrEnum
 from typing import Any
 
 from widthwise.fit.intervals import Estimate
+from widthwise.fit.landscape import Landscape
 from widthwise.fit.losslaw import LossLaw, fit_loss_law
-from widthwise.fit.optimum import Optimum, find_optimum
+from widthwise.fit.optimum import Optimum, find_optima
 from widthwise.fit.powerlaw import PowerLaw, fit_power_law
 from widthwise.fit.trials import Curve, Trial, curves
 
 TOLERANCE = 0.125
 """The largest exponent that is negligible in practice: one grid step, 2^0.5, over a sixteenfold width."""
+
+NEAR_ENOUGH = 0.25
+"""How many octaves away a run may be that shows what a learning rate costs: half a step of the usual grid."""
 
 WORSE = 0.01
 """The relative rise of the best loss with width that is more than the noise of a small run, about 0.5 %."""
@@ -145,9 +149,8 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
     by_width = curves(trials)
     if not by_width:
         raise ValueError("no trials: expected one or more")
-    optima = tuple(find_optimum(curve) for curve in by_width)
-    known = [optimum for optimum in optima if optimum.interior]
-    law = fit_power_law([optimum.width for optimum in known], [optimum.octaves for optimum in known])
+    found = find_optima(by_width)
+    optima, known, law = found.each, found.known, fit_power_law(found.runs)
     sizes = [
         (curve.parameters, optimum.eval_loss)
         for curve, optimum in zip(by_width, optima, strict=True)
@@ -166,7 +169,11 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
                 if wide.eval_loss > narrow.eval_loss * (1 + WORSE)
             ),
         ),
-        reuse=tuple(_reuse(curve, optimum, known[0]) for curve, optimum in zip(by_width, optima, strict=True) if known),
+        reuse=tuple(
+            _reuse(curve, optimum, known[0], found.landscape)
+            for curve, optimum in zip(by_width, optima, strict=True)
+            if known
+        ),
         predictions=tuple(Prediction(width=width, learning_rate=law.predict(width)) for width in predict),
         loss_law=fit_loss_law(*zip(*sizes, strict=True)) if sizes else None,
     )
@@ -185,15 +192,19 @@ def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> TransferOutcom
     return TransferOutcome.CANNOT_TELL if exponent.contains(0.0) else TransferOutcome.DRIFTS
 
 
-def _reuse(curve: Curve, optimum: Optimum, base: Optimum) -> Reuse:
+def _reuse(curve: Curve, optimum: Optimum, base: Optimum, landscape: Landscape | None) -> Reuse:
     learning_rate = base.learning_rate.value
-    if optimum.fitted is not None and optimum.fitted[0] <= learning_rate <= optimum.fitted[1]:
-        # Here the parabola is more reliable than the noisy points. Reusing a rate never lowers the loss.
-        away = base.octaves.value - optimum.octaves.value
-        rise = optimum.curvature.value / 2 * away**2 + optimum.lean * away**3
-        loss = optimum.eval_loss * math.exp(max(0.0, rise))
+    if optimum is base:
+        loss = optimum.eval_loss
+    elif landscape and optimum.fitted is not None and optimum.fitted[0] <= learning_rate <= optimum.fitted[1]:
+        # Here the fit is more reliable than the noisy points.
+        rise = landscape.rise(base.octaves.value - optimum.octaves.value, curve.width)
+        loss = optimum.eval_loss * math.exp(rise)
     else:
-        tried = math.exp(curve.level_at(base.octaves.value))
+        # The run that a precision adds for this may end up a little below the rate in question.
+        highest = float(curve.octaves[-1])
+        near = highest < base.octaves.value <= highest + NEAR_ENOUGH
+        tried = math.exp(curve.level_at(highest if near else base.octaves.value))
         loss = tried if math.isnan(tried) else max(tried, optimum.eval_loss)
     unstable = optimum.edge.smallest_unstable
     return Reuse(

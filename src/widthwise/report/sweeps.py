@@ -101,7 +101,7 @@ def _loss_limits(fits: Sequence[GroupFit]) -> tuple[float, float]:
 def _rate_span(transfer: Transfer) -> tuple[float, float]:
     """Return log2 of the smallest and the largest rate that a lower panel has to show."""
     ends: list[float] = []
-    for octave in (optimum.octaves.estimate for optimum in transfer.optima):
+    for octave in (optimum.octaves for optimum in transfer.optima):
         if math.isfinite(octave.value):
             bounded = math.isfinite(octave.low)
             ends.append(max(octave.low, octave.value - FARTHEST) if bounded else octave.value)
@@ -112,15 +112,15 @@ def _rate_span(transfer: Transfer) -> tuple[float, float]:
 def _draw_optima(axes: Axes, fit: GroupFit, widths: Sequence[int], span: tuple[float, float]) -> None:
     colour = PARAMETERIZATIONS.get(fit.setting.parameterization, INK)
     law = fit.transfer.law
-    if law.line is not None:
-        along = np.linspace(math.log2(law.widths[0]) - 0.15, math.log2(law.widths[-1]) + 0.15, 40)
-        fitted = [law.line.at([1.0, octave]).estimate for octave in along]
+    if law.landscape is not None:
+        along = np.geomspace(law.widths[0] * 2**-0.15, law.widths[-1] * 2**0.15, 40)
+        fitted = [law.at(width) for width in along.tolist()]
         low, value, high = (
-            np.exp2(np.clip([getattr(each, name) for each in fitted], span[0] - 9, span[1] + 9))
+            np.clip([getattr(each, name) for each in fitted], 2.0 ** (span[0] - 9), 2.0 ** (span[1] + 9))
             for name in ("low", "value", "high")
         )
-        axes.fill_between(np.exp2(along), low, high, color=colour, alpha=0.16, linewidth=0)
-        axes.plot(np.exp2(along), value, color=colour, linewidth=1.2)
+        axes.fill_between(along, low, high, color=colour, alpha=0.16, linewidth=0)
+        axes.plot(along, value, color=colour, linewidth=1.2)
     for optimum in fit.transfer.optima:
         width, rate = optimum.width, optimum.learning_rate
         if not math.isfinite(rate.value):

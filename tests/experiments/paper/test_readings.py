@@ -87,7 +87,7 @@ def test_exponents_of_rates_are_compared_with_full_alignment(study: Study):
     assert len(reading.findings) == 4 * 3
     assert {finding.verdict for finding in reading.findings} == {Judgement.HOLDS}
     near = find(reading, "exponent near zero", "mean-field, Adam")
-    assert (near.measured, near.paper) == ("0.00 [−0.01, 0.01]", "0.26")
+    assert (near.measured, near.paper) == ("0.00 [−0.03, 0.03]", "0.26")
     lower = find(reading, "exponent lower with one global rate", "muP, Adam")
     assert lower.measured.startswith("−1.00 [")
     assert ", apart by −1.00 [" in lower.measured
@@ -119,7 +119,7 @@ def test_decay_that_helps_and_leaves_the_exponent(study: Study):
         better = 0.98 if setting.weight_decay > 1e-3 else 1.0
         return Truth(octaves=-6 - 0.5 * math.log2(width / 32), loss=3 * better * width**-0.1)
 
-    reading = read(study, "weight-decay", answers)
+    reading = read(study, "weight-decay", answers, Choice(seeds=(0, 1)))
     assert len(reading.findings) == 4 * 2 * 2
     helps = find(reading, "improves the eval loss", "standard, Adam, decay 0.0333")
     assert (helps.verdict, helps.measured) == (
