@@ -11,9 +11,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test lint types unit browser test-gpu format clean
 
 demo: $(READY)
-	@echo "Training about a hundred small transformers: some minutes on two cores, at once the second time."
-	@$(BIN)/widthwise experiment transfer --scale cpu --parameterizations standard --settings global full \
-		--processes 2 --study studies/demo
+	@echo "Training small transformers until the answer is clear: some minutes on two cores, at once the second time."
+	@$(BIN)/widthwise experiment transfer --scale cpu --parameterizations mup --settings global full \
+		--precision 0.06 --until-verdict --processes 2 --study studies/demo
 
 # Types are checked while the tests run, and what is wrong with them is printed last.
 test:

@@ -86,6 +86,8 @@ def test_a_dry_run_opens_nothing_and_trains_nothing(tmp_path, capsys, monkeypatc
         (["transfer", "--widths", "20"], "width is 20: expected a multiple of the head dimension 16"),
         (["transfer", "--data", "nothing"], "data is 'nothing': expected one of"),
         (["transfer", "--scale", "huge"], "invalid choice 'huge'"),
+        (["transfer", "--budget", "foo"], "budget is 'foo': expected a time, runs or FLOPs"),
+        (["transfer", "--precision", "0"], "'0' is not a number above 0"),
         (["equivalence", "--dry-run"], "equivalence trains nothing"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",

@@ -51,6 +51,29 @@ def test_a_sweep_that_cannot_be_is_refused_in_one_line(tmp_path, capsys, wrong, 
     _expect_one_line(capsys, said)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--precision", "0"], "'0' is not a number above 0"),
+        (["--precision", "fine"], "'fine' is not a number above 0"),
+        (["--precision", "0.1"], "precision is 0.1 with one width: expected two widths or more"),
+        (["--precision", "0.1", "--widths", "16", "32", *GRID], "both a precision and a grid"),
+        (
+            ["--precision", "0.05", "--widths", "16", "32"],
+            "precision is 0.05: expected 0.1 or more with widths 16 to 32",
+        ),
+        (["--until-verdict"], "until_verdict without a precision"),
+        (["--budget", "foo"], "budget is 'foo': expected a time, runs or FLOPs, such as 20m"),
+        (["--budget", "0 runs"], "budget is '0 runs'"),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
+def test_a_precision_or_a_budget_that_cannot_be_is_refused_and_nothing_is_written(tmp_path, capsys, wrong, said, dry):
+    assert main(["sweep", "--study", str(tmp_path / "study"), *options(), *wrong, *dry]) == 2
+    _expect_one_line(capsys, said)
+    assert not (tmp_path / "study").exists()
+
+
 def test_constants_need_a_name(tmp_path, capsys):
     assert main(["tune", "--study", str(tmp_path / "study"), *options(), "--name", ""]) == 2
     _expect_one_line(capsys, "name is empty")
@@ -122,7 +145,7 @@ def test_a_sweep_ends_with_a_table_and_a_verdict_for_each_group_and_says_what_is
     assert "standard, adam, full, default constants, fixed horizon" in out
     assert "optimal learning rate" in out
     assert "cannot tell: fewer than two optima known" in out
-    assert "incomplete: standard, adam, full, default constants, fixed horizon, width 16: no unstable rate" in out
+    assert "incomplete: standard, adam, full, default constants, fixed horizon, width 16: optimum at the" in out
     assert f"3 runs, 3 of them trained now, 0 diverged; kept in {tmp_path}" in out
 
     assert main([*command, "--dry-run"]) == 0
@@ -134,6 +157,45 @@ def test_a_sweep_ends_with_a_table_and_a_verdict_for_each_group_and_says_what_is
     assert 0 <= found["compile_seconds"] < found["least"]["seconds"]
 
 
+def test_a_precision_is_reached_or_a_budget_used_up_and_both_are_said(tmp_path, capsys):
+    study = ["--study", str(tmp_path)]
+    sweep = ["sweep", *study, *options(), "--widths", "16", "32", "--settings", "global"]
+    group = "standard, adam, global, default constants, fixed horizon"
+
+    assert main([*sweep, "--precision", "1", "--budget", "5 runs"]) == 0
+    out = capsys.readouterr().out
+    assert f"incomplete: {group}, out of runs after 5 runs, exponent unknown" in out
+    assert "5 runs, 5 of them trained now" in out
+
+    assert main([*sweep, "--precision", "1"]) == 0
+    out = capsys.readouterr().out
+    (reached,) = [line for line in out.splitlines() if line.startswith(f"precision reached: {group}, ±0.")]
+    runs = int(reached.split()[-2])
+    assert "incomplete" not in out
+    assert "exponent -" in out
+    assert f"{runs} runs, {runs - 5} of them trained now" in out
+
+    assert main([*sweep, "--precision", "1", "--dry-run"]) == 0
+    assert f"without the {runs} runs that are known: nothing is left to train" in capsys.readouterr().out
+
+    assert main([*sweep, "--precision", "1", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (found,), (fit,) = said["groups"], said["fits"]
+    assert (found["setting"], found["runs"], found["reached"], found["out_of"]) == ("global", runs, "precision", None)
+    assert 2 * found["half_width"] == pytest.approx(fit["interval"][1] - fit["interval"][0])
+    assert (said["runs"]["trained"], [one["complete"] for one in said["searches"]]) == (0, [True, True])
+
+    assert main([*sweep, "--precision", "0.15", "--budget", f"{runs + 1} runs", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(one["reached"], one["out_of"]) for one in said["groups"]] == [(None, "runs")]
+    assert said["runs"]["trained"] <= 1
+
+    assert main([*sweep, "--precision", "1", "--seeds", "5", "--budget", "1e-6s"]) == 0
+    out = capsys.readouterr().out
+    assert f"incomplete: {group}, out of time after 0 runs, exponent unknown" in out
+    assert "0 of them trained now" in out
+
+
 def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, capsys, monkeypatch):
     def fail(task, tell):
         raise RuntimeError("no space left on device")
@@ -143,6 +205,7 @@ def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, cap
     out, err = capsys.readouterr()
     assert err.count("1 run of width 16 failed: RuntimeError: no space left on device") == 3
     assert "run the same command to try them again" in err
+    assert "incomplete: standard, adam, full, default constants, fixed horizon, a run failed" in out
     assert "0 of them trained now" in out
 
 

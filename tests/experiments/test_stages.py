@@ -7,6 +7,7 @@ import pytest
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import Choice, ProbeStage, SweepStage, TuneStage, spec_of
+from widthwise.fit.landscape import finest
 
 
 def plan(name: str, choice: Choice, scale: Scale = "cpu", **changes):
@@ -50,19 +51,16 @@ def test_constants_are_tuned_at_the_base_width_whatever_widths_are_chosen():
     assert {stage.sweep.widths for stage in stages if isinstance(stage, SweepStage)} == {(64,)}
 
 
-@pytest.mark.parametrize(
-    ("chosen", "trained"),
-    [
-        ((), [((128, 256, 512, 1024), (0,)), ((128, 256), (1, 2))]),
-        ((1024,), [((1024,), (0,))]),
-        ((1024, 256), [((256, 1024), (0,)), ((256,), (1, 2))]),
-        ((384,), [((384,), (0,))]),
-    ],
-)
-def test_further_seeds_are_trained_at_those_of_their_own_widths_that_are_chosen(chosen, trained):
-    stages = plan("transfer", Choice(widths=chosen), "gpu")
-    assert [(stage.sweep.widths, stage.sweep.seeds) for stage in stages] == trained
-    assert [stage.sweep.base.width for stage in stages] == [widths[0] for widths, _ in trained]
+def test_exponents_are_measured_with_a_precision_where_there_are_two_widths_or_more():
+    (stage,) = plan("transfer", Choice(), "gpu")
+    assert (stage.sweep.widths, stage.sweep.seeds, stage.sweep.precision) == ((128, 256, 512, 1024), (0,), 0.1)
+    (stage,) = plan("transfer", Choice(widths=(1024, 512), seeds=(3,)), "gpu")
+    assert (stage.sweep.widths, stage.sweep.seeds) == ((512, 1024), (3,))
+    assert stage.sweep.precision == pytest.approx(1.5 * finest((512, 1024)))  # these widths cannot tell better
+    (stage,) = plan("transfer", Choice(widths=(384,)), "gpu")
+    assert (stage.sweep.widths, stage.sweep.base.width, stage.sweep.precision) == ((384,), 384, None)
+    (stage,) = plan("transfer", Choice(), "smoke")
+    assert stage.sweep.precision is None
 
 
 def test_adam_s_constants_are_tuned_also_where_adam_atan2_alone_is_chosen():

@@ -121,7 +121,7 @@ def test_a_rate_that_diverges_is_an_outcome_and_ends_the_search_there(tmp_path, 
         base=replace(TINY, learning_rate=2**octave), search=Grid(lowest=2**octave, highest=2 ** (octave + 0.5))
     )
     with Study.open(tmp_path) as study:
-        (finding,), progress = carried_out(study, sweep=sweep)
+        (found,), progress = carried_out(study, sweep=sweep)
         rows = study.runs()
         assert [row.status for row in rows] == ["diverged", "diverged"]
         for row in rows:
@@ -130,14 +130,14 @@ def test_a_rate_that_diverges_is_an_outcome_and_ends_the_search_there(tmp_path, 
         # A second look counts them again, and computes nothing.
         assert carried_out(study, sweep=sweep)[1].trained == 0
     assert progress.diverged == progress.trained == 2
-    assert "every rate diverged" in finding.proposal.missing[0]
+    assert "every rate diverged" in found.missing[0]
 
 
 def test_the_next_width_starts_where_the_theory_sends_the_optimum(tmp_path, monkeypatch):
     """Losses are made up: the optimum is at 2^-4, and four times the width wants 4^-1 of it with a global rate."""
     asked: list[tuple[str, int, float]] = []
 
-    def compute(self, runs):
+    def compute(self, runs, *, until):
         rates = {one.id: math.log2(one.spec.learning_rate) for one in runs}
         asked.extend((one.spec.alignment, one.spec.width, rates[one.id]) for one in runs)
         return {run: 1 + (octave + 4) ** 2 for run, octave in rates.items()}
@@ -152,14 +152,15 @@ def test_the_next_width_starts_where_the_theory_sends_the_optimum(tmp_path, monk
     assert first["global", 16][:3] == [-5, -4, -3]
     assert first["global", 64][:3] == [-7, -6, -5]
     assert first["full", 64][:3] == [-5, -4, -3]
-    assert [(found.setting.rates.name, found.width) for found in findings] == [*first]
+    ended = [(found.setting.rates.name, search.width) for found in findings for search in found.searches]
+    assert ended == [*first]
 
 
 def test_sweeps_carried_out_together_share_rounds_and_keep_their_labels(tmp_path, monkeypatch):
     """Losses are made up."""
     rounds: list[int] = []
 
-    def compute(self, runs):
+    def compute(self, runs, *, until):
         rounds.append(len(runs))
         return {one.id: 1 + (math.log2(one.spec.learning_rate) + 6) ** 2 for one in runs}
 
@@ -183,7 +184,7 @@ def test_sweeps_carried_out_together_share_rounds_and_keep_their_labels(tmp_path
 def test_a_rate_is_judged_by_all_seeds_and_one_that_diverges_is_enough(tmp_path, monkeypatch):
     """Losses are made up: seed 1 diverges above 2^-6.5, seed 0 does not, and its own optimum lies elsewhere."""
 
-    def compute(self, runs):
+    def compute(self, runs, *, until):
         found = {}
         for one in runs:
             octave, seed = math.log2(one.spec.learning_rate), one.spec.seed
@@ -193,8 +194,9 @@ def test_a_rate_is_judged_by_all_seeds_and_one_that_diverges_is_enough(tmp_path,
     monkeypatch.setattr(Driver, "compute", compute)
     sweep = replace(SWEEP, widths=(16,), settings=(FULL,), search=Grid(lowest=2**-9, highest=2**-5))
     with Study.open(tmp_path) as study:
-        (finding,), _ = carried_out(study, sweep=sweep)
-    proposal = finding.proposal
+        ((found,), _) = carried_out(study, sweep=sweep)
+    (search,) = found.searches
+    proposal = search.proposal
     assert (proposal.optimum, proposal.largest_stable, proposal.smallest_unstable) == (-15, -13, -12)
 
 
@@ -211,8 +213,10 @@ def test_a_pack_that_fails_is_said_once_and_the_next_command_tries_it_again(tmp_
     sweep = replace(SWEEP, settings=(GLOBAL,), seeds=(0,))
     with Study.open(tmp_path) as study:
         monkeypatch.setattr(driver_module, "train_pack", fail)
-        _, progress = carried_out(study, sweep=sweep, say=said.append)
+        (found,), progress = carried_out(study, sweep=sweep, say=said.append)
         assert (len(tried), progress.trained) == (6, 3)
+        assert [search.width for search in found.searches] == [16]
+        assert any("a run failed, and the search ended there after 6 runs" in line for line in found.missing)
         assert said == progress.failed == ["1 run of width 32 failed: RuntimeError: out of memory"] * 3
         assert study.counts()["failed"] == 3
         monkeypatch.undo()

@@ -1,11 +1,14 @@
 """A forecast counts what is left, along the path that the sweep will take, at the speed that is known."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from tests.sweep.simulated import Landscape, Pretended
 from tests.sweep.tiny import TINY
+from widthwise.fit.design import Sample
 from widthwise.parameterize import Constants
 from widthwise.sweep import Row, Setting
 from widthwise.sweep.carry_out import Job, run_sweeps
@@ -16,7 +19,6 @@ from widthwise.sweep.forecast import (
     count_sweep,
     fewest_points,
     forecast,
-    most_points,
     runs_left,
     totals,
 )
@@ -30,31 +32,13 @@ SWEEP = Sweep(base=replace(TINY, learning_rate=2**-6), widths=(16, 32), settings
 KNOWN = {setting: Constants() for setting in (Setting(), Setting(rates=Global()), Setting(rates=Aligned("none")))}
 
 
-class Pretended:
-    """A driver that computes a loss from the learning rate, and a study that only keeps rows."""
-
-    def __init__(self, *, most: float = math.inf) -> None:
-        self.study, self.rows, self.most = self, {}, most
-
-    def put(self, *_):
-        """Keep no notes."""
-
-    def ask(self, *_, label):
-        """Keep no requests."""
-
-    def compute(self, runs):
-        """Return losses that are smallest at 2^-5, and fail once there are as many as there may be."""
-        found = {}
-        for run in runs:
-            if len(self.rows) < self.most:
-                rate = run.spec.learning_rate
-                found[run.id] = math.nan if rate > 0.25 else 2 + (math.log2(rate) + 5) ** 2 / 10
-                self.rows[run.id] = Row(run.request, run.id, "finished", {"eval_loss": found[run.id]})
-        return found
+def parabola(point: Sample) -> float:
+    """Return a loss that is smallest at 2^-5."""
+    return math.nan if point.octave > -2 else 2 + (point.octave + 5) ** 2 / 10
 
 
-def carry_out(sweep: Sweep, **limits: float) -> list[Row]:
-    driver = Pretended(**limits)
+def carry_out(sweep: Sweep, loss: Callable[[Sample], float] = parabola, **limits: float) -> list[Row]:
+    driver = Pretended(loss, **limits)
     run_sweeps([Job(sweep=sweep, data=SweepData(sweep.base), label="a")], driver)  # pyright: ignore
     return list(driver.rows.values())
 
@@ -65,10 +49,10 @@ def left(sweep: Sweep, rows: list[Row]) -> list[tuple[int, int, int]]:
 
 
 def test_the_fewest_and_the_most_rates_bound_a_search():
-    assert fewest_points(Search()) < most_points(Search()) == 40
+    assert fewest_points(Search()) < Search().most_points == 40
     assert fewest_points(Search(max_points=6)) == 6
     grid = Grid(lowest=2**-3, highest=1)
-    assert fewest_points(grid) == most_points(grid) == 7
+    assert fewest_points(grid) == grid.most_points == 7
 
 
 def test_a_sweep_that_has_ended_has_nothing_left():
@@ -89,7 +73,12 @@ def test_a_sweep_that_was_stopped_has_the_rest_left(trained):
 def test_another_seed_needs_its_own_runs():
     rows = carry_out(replace(SWEEP, seeds=(0,)))
     assert all(fewest >= fewest_points(Search()) for fewest, *_ in left(SWEEP, rows))
-    assert left(replace(SWEEP, seeds=(2,)), rows) == [(7, 40, 0)] * 2
+    assert left(replace(SWEEP, seeds=(2,)), rows) == [(fewest_points(Search()), 40, 0)] * 2
+
+
+def test_runs_of_seeds_that_are_not_asked_for_do_not_count():
+    rows, one = carry_out(SWEEP), replace(SWEEP, seeds=(0,))
+    assert left(one, rows) == left(one, [row for row in rows if row.spec["seed"] == 0])
 
 
 def test_what_differs_in_anything_that_is_computed_is_not_known():
@@ -118,8 +107,43 @@ def test_runs_outside_a_grid_are_not_part_of_it():
 
 
 def test_a_width_that_comes_after_one_that_is_not_done_is_counted_by_its_bounds():
-    known = {16: {}, 32: {-10: [1.0]}}
-    assert runs_left(SWEEP, Setting(), known) == {16: (14, 80), 32: (13, 79)}
+    known = {Sample(32, -5.0, 0): 1.0}  # it may lie beside the path of the search
+    fewest = 2 * fewest_points(Search())
+    assert runs_left(SWEEP, Setting(), known, float) == {16: (fewest, 80), 32: (fewest - 1, 80)}
+    grid = replace(SWEEP, search=Grid(lowest=2**-6, highest=2**-4))
+    assert runs_left(grid, Setting(), known, float) == {16: (10, 10), 32: (9, 9)}
+
+
+PRECISE = replace(SWEEP, widths=(16, 32, 64), seeds=(0,), precision=0.25)
+DRAWN = Landscape(exponent=0.0, noise=0.015, spread=0.1)
+
+
+def test_a_sweep_that_reached_its_precision_has_nothing_left():
+    rows = carry_out(PRECISE, DRAWN.loss)
+    assert len({row.spec["seed"] for row in rows}) > 1
+    counts = left(PRECISE, rows)
+    assert [(fewest, most) for fewest, most, _ in counts] == [(0, 0)] * 3
+    assert sum(known for *_, known in counts) == len(rows)
+    assert sum(most for _, most, _ in left(replace(PRECISE, precision=0.09), rows)) > 0
+
+
+@pytest.mark.parametrize("settings", [(Setting(),), (Setting(), Setting(rates=Global()))])
+def test_a_precision_keeps_to_its_bounds_wherever_it_stands(settings):
+    """Both settings compute the same at the smallest width, and choose runs of their own there."""
+    sweep = replace(PRECISE, settings=settings)
+    rows = carry_out(sweep, DRAWN.loss)
+    assert left(sweep, [])[0] == (fewest_points(Search(refine=0)), 40 * len(settings), 0)
+    for trained in (0, 9, len(rows) // 2, len(rows) - 1):
+        counts = left(sweep, rows[:trained])
+        assert sum(known for *_, known in counts) == trained
+        assert sum(fewest for fewest, *_ in counts) <= len(rows) - trained <= sum(most for _, most, _ in counts)
+
+
+def test_what_runs_of_their_own_length_cost_is_the_same_to_the_forecast_and_to_the_sweep():
+    sweep = replace(PRECISE, settings=(Setting(horizon="compute_optimal"),))
+    rows = carry_out(sweep, DRAWN.loss)
+    counts = count_sweep(sweep, vocabulary=257, constants=dict.fromkeys(sweep.settings, Constants()), held=Held(rows))
+    assert [(count.most, count.known > 0) for count in counts] == [(0, True)] * 3
 
 
 def count(width: int, *, runs: int = 10) -> Count:

@@ -50,11 +50,13 @@ searches = st.builds(
 starts = st.integers(-60, 40)
 
 
-def run(lattice: Lattice, loss: Callable[[int], float], start: int) -> tuple[Proposal, dict[int, float], int]:
+def run(
+    lattice: Lattice, loss: Callable[[int], float], start: int, *, edge: bool = True
+) -> tuple[Proposal, dict[int, float], int]:
     """Search to the end; give the end, all losses, and the number of batches."""
     losses: dict[int, float] = {}
     for batches in range(1000):
-        proposal = lattice.propose(losses, start)
+        proposal = lattice.propose(losses, start, edge=edge)
         if proposal.done:
             return proposal, losses, batches
         assert not losses.keys() & set(proposal.points), "a point was asked for twice"
@@ -88,6 +90,35 @@ def test_a_search_finds_what_the_grid_finds(search: Search, valley: Valley, star
         assert found.largest_stable < truth.smallest_unstable <= found.smallest_unstable
 
 
+@given(search=searches, valley=valleys, start=starts)
+def test_without_the_edge_it_finds_the_optimum_of_the_grid_and_misses_nothing_else(
+    search: Search, valley: Valley, start: int
+):
+    def loss(index: int) -> float:
+        return valley.at(search.rate(index))
+
+    found, losses, _ = run(search, loss, start, edge=False)
+    truth, _, _ = run(whole(search), loss, 0, edge=False)
+    assert bool(found.missing) == bool(truth.missing)
+    assert not any("stab" in line for line in found.missing)  # "stability threshold", "no unstable rate"
+    if truth.optimum is not None:
+        assert found.optimum is not None
+        assert losses[found.optimum] == loss(truth.optimum)
+
+
+@pytest.mark.parametrize(("last", "missing"), [(5, ()), (60, ("no unstable rate up to 4.1e+03",))])
+def test_without_the_edge_no_run_is_spent_on_it(last: int, missing: tuple[str, ...]):
+    def loss(index: int) -> float:
+        return math.nan if index > last else 3 + 0.01 * min(index, 6) ** 2
+
+    found, losses, _ = run(Search(), loss, start=0, edge=False)
+    assert (found.optimum, found.missing) == (0, ())
+    assert set(losses) == {-4, -2, -1, 0, 1, 2, 4}
+    with_edge, more, _ = run(Search(), loss, start=0)
+    assert (with_edge.optimum, with_edge.missing) == (0, missing)
+    assert losses.keys() < more.keys()
+
+
 @given(search=searches, start=starts, seed=st.integers(0, 10_000), diverged=st.floats(0, 1))
 def test_noise_does_not_make_it_loop(search: Search, start: int, seed: int, diverged: float):
     rng = random.Random(seed)
@@ -106,7 +137,7 @@ def test_a_search_that_is_stopped_anywhere_ends_with_the_same_points(
 
     rng = random.Random(seed)
     losses: dict[int, float] = {}
-    while points := search.propose(losses, start).points:
+    while points := search.propose(losses, start, edge=True).points:
         finished = rng.sample(points, rng.randint(1, len(points)))
         losses |= {index: loss(index) for index in finished}
     assert losses.keys() == run(search, loss, start)[1].keys()

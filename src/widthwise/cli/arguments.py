@@ -29,7 +29,7 @@ def named(values: Mapping[str, Value]) -> PrimitiveConstructorSpec[Value]:
         except KeyError:
             raise ValueError(f"{name!r} is not one of {', '.join(values)}") from None
 
-    return _spec("{" + ",".join(values) + "}", read)
+    return read_by("{" + ",".join(values) + "}", read)
 
 
 def numbers(metavar: str, *counts: int) -> PrimitiveConstructorSpec[tuple[Fraction, ...]]:
@@ -41,7 +41,7 @@ def numbers(metavar: str, *counts: int) -> PrimitiveConstructorSpec[tuple[Fracti
             raise ValueError(f"{text!r} has {len(parts)} numbers: expected {metavar}")
         return parts
 
-    return _spec(metavar, read)
+    return read_by(metavar, read)
 
 
 def count(metavar: str, *, least: int = 0, most: int = 10**9) -> PrimitiveConstructorSpec[int]:
@@ -52,7 +52,7 @@ def count(metavar: str, *, least: int = 0, most: int = 10**9) -> PrimitiveConstr
             raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
         return int(text)
 
-    return _spec(metavar, read)
+    return read_by(metavar, read)
 
 
 def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
@@ -67,7 +67,7 @@ def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
             raise ValueError(f"{text!r} is not a number above 0")
         return value
 
-    return _spec(metavar, read)
+    return read_by(metavar, read)
 
 
 def unset(meaning: str) -> Any:
@@ -113,7 +113,8 @@ def _may_be_empty(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | No
     )
 
 
-def _spec(metavar: str, read: Callable[[str], Value]) -> PrimitiveConstructorSpec[Value]:
+def read_by(metavar: str, read: Callable[[str], Value]) -> PrimitiveConstructorSpec[Value]:
+    """Accept a word that `read` accepts."""
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,

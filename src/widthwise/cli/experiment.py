@@ -11,7 +11,7 @@ from typing import Annotated
 import jax
 import tyro
 
-from widthwise.cli.arguments import count, unset
+from widthwise.cli.arguments import count, positive, read_by, unset
 from widthwise.cli.output import between, table
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
@@ -24,6 +24,7 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import Choice, Stage, spec_of
 from widthwise.sweep import Study
+from widthwise.sweep.budget import Budget
 from widthwise.sweep.forecast import Count, forecast, totals
 from widthwise.sweep.packs import Options
 from widthwise.sweep.store import FILE
@@ -56,6 +57,12 @@ class ExperimentCommand:
     """For text: files, folders or patterns. For c4: local shards."""
     tokenizer: Annotated[str | None, unset("the scale's")] = None
     """The tokenizer: bytes, or the path of a SentencePiece model."""
+    precision: Annotated[float | None, positive("X"), unset("the scale's")] = None
+    """Train until exponents are known to within this much, where the experiment measures exponents."""
+    until_verdict: bool = False
+    """Stop before that at settings for which it is clear whether the learning rate transfers."""
+    budget: Annotated[Budget | None, read_by("LIMIT", Budget.read), unset("no limit")] = None
+    """Stop after this much: a time (20m), runs ('300 runs') or FLOPs ('2e18 flops'). The same command goes on."""
     where: Annotated[Where, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Where)
     training: Annotated[Options, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Options)
     dry_run: bool = False
@@ -89,7 +96,7 @@ class ExperimentCommand:
 
         folder = self.study or Path("studies") / self.scale
         with self.where.driver(folder, self.training, status) as driver:
-            missing = carry_out(self.name, self.scale, stages, driver)
+            missing = carry_out(self.name, self.scale, stages, driver, budget=self.budget)
             reading = experiment.read(Results(driver.study, self.name, self.scale))
             page = folder / "report" / "index.html"
             if driver.progress.trained or not stages or not page.exists():
@@ -127,7 +134,11 @@ class ExperimentCommand:
         def prepare(spec: Spec) -> Spec:
             return self.where.with_dtype(dataclasses.replace(spec, **given))
 
-        return experiment.plan(experiment.sizes[self.scale], self.choice, prepare=prepare)
+        size = experiment.sizes[self.scale]
+        if size.precision is not None:
+            precision = self.precision or size.precision
+            size = dataclasses.replace(size, precision=precision, until_verdict=self.until_verdict)
+        return experiment.plan(size, self.choice, prepare=prepare)
 
     def _count(self, stages: Sequence[Stage]) -> tuple[list[Count], list[str]]:
         """Return what is left to train, and at the paper's scale the reasons why it cannot be trained here."""

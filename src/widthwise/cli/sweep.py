@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from widthwise.cli.arguments import unset
+from widthwise.cli.arguments import positive, read_by, unset
 from widthwise.cli.fit import tabulate_fits
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
 from widthwise.experiments.paper.values import look_up
 from widthwise.sweep import Setting, Study, settings
-from widthwise.sweep.carry_out import Job, SearchResult, run_sweeps
+from widthwise.sweep.budget import Budget
+from widthwise.sweep.carry_out import GroupResult, Job, SearchResult, run_sweeps
 from widthwise.sweep.fits import fit_rows
 from widthwise.sweep.forecast import Held, count_sweep, forecast
 from widthwise.sweep.packs import Options
@@ -59,7 +61,16 @@ class SweepCommand:
     horizons: tuple[Horizon, ...] = ("fixed",)
     """Train for --steps, or for 20 tokens per parameter."""
     seeds: Annotated[tuple[int, ...], unset("--seed")] = ()
-    """Seeds: each learning rate is tried with all of them."""
+    """Seeds: each learning rate is tried with all of them. With --precision, more are added as needed."""
+    precision: Annotated[float | None, positive("X"), unset("search every width once")] = None
+    """Train until the exponent of the optimal learning rate is known to within this much, 0.1 for instance: the sweep
+    chooses widths, rates and seeds that narrow its interval most for their cost."""
+    until_verdict: bool = False
+    """With --precision: stop earlier at settings for which it is clear whether the learning rate transfers."""
+    budget: Annotated[Budget | None, read_by("LIMIT", Budget.read), unset("no limit")] = None
+    """Stop after this much: a time (20m), runs ('300 runs') or FLOPs ('2e18 flops'). The same command goes on."""
+    edge: bool = False
+    """Also locate the stability edge of every width, the largest rate that trains well."""
     search: Search = dataclasses.field(default_factory=Search)
     grid: Annotated[tuple[float, float] | None, unset("search")] = None
     """Try all learning rates between these two, in steps of --search.step, instead of searching."""
@@ -112,6 +123,9 @@ class SweepCommand:
             search=self.search
             if self.grid is None
             else Grid(lowest=self.grid[0], highest=self.grid[1], step=self.search.step),
+            edge=self.edge,
+            precision=self.precision,
+            until_verdict=self.until_verdict,
         )
 
     def _carry_out(self, sweep: Sweep, status: StatusLine) -> tuple[int, str]:
@@ -121,7 +135,7 @@ class SweepCommand:
             sweep.constants(constants)  # refuses names before the data is opened
             status.show("opening the data")
             job = Job(sweep=sweep, data=SweepData(sweep.base), probe=self.probe, constants=constants)
-            (found,) = run_sweeps([job], driver)
+            (found,) = run_sweeps([job], driver, budget=self.budget)
             fits = fit_rows(driver.study.runs(label=sweep.id))
         progress = driver.progress
         code = FAILED if progress.failed else 0
@@ -129,16 +143,18 @@ class SweepCommand:
             values = {
                 "sweep": sweep.id,
                 "runs": progress.counts,
-                "searches": [_search_to_json(result) for result in found],
+                "groups": [_group_to_json(result) for result in found],
+                "searches": [_search_to_json(search) for result in found for search in result.searches],
                 "fits": [fit.to_json() for fit in fits],
             }
             return code, json.dumps(values, indent=2)
-        incomplete = [
-            f"incomplete: {result.setting.title}, width {result.width}: {missing}"
+        ended = [
+            f"{result.reached} reached: {result.setting.title}, ±{result.half_width:.2f} after {result.runs} runs"
             for result in found
-            for missing in result.proposal.missing
+            if result.reached
         ]
-        return code, "\n".join([*tabulate_fits(fits), *incomplete, count_runs(progress, self.study)])
+        incomplete = [f"incomplete: {line}" for result in found for line in result.missing]
+        return code, "\n".join([*tabulate_fits(fits), *ended, *incomplete, count_runs(progress, self.study)])
 
     def _forecast(self, sweep: Sweep, status: StatusLine) -> tuple[int, str]:
         """Count what is left of the sweep; return the exit code and what to print."""
@@ -158,6 +174,16 @@ class SweepCommand:
         if self.json:
             return 0, json.dumps(asdict(found), indent=2)
         return 0, tabulate_forecast(f"sweep of {groups} settings", counts, found, pace)
+
+
+def _group_to_json(result: GroupResult) -> dict[str, Any]:
+    return {
+        **result.setting.names,
+        "runs": result.runs,
+        "half_width": result.half_width if math.isfinite(result.half_width) else None,
+        "reached": result.reached,
+        "out_of": result.out_of,
+    }
 
 
 def _search_to_json(result: SearchResult) -> dict[str, Any]:

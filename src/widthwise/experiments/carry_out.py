@@ -12,6 +12,7 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
+from widthwise.sweep.budget import Budget
 from widthwise.sweep.carry_out import Job, run_sweeps, run_tuning
 from widthwise.sweep.constants import keep
 from widthwise.sweep.driver import Driver
@@ -22,7 +23,9 @@ NOTE = "experiment/"
 """The prefix of the notes in which a study keeps the experiments it holds."""
 
 
-def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) -> list[str]:
+def carry_out(
+    name: str, scale: Scale, stages: Sequence[Stage], driver: Driver, *, budget: Budget | None = None
+) -> list[str]:
     """Compute what an experiment needs that is not known yet.
 
     Args:
@@ -30,6 +33,7 @@ def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) 
         scale: The scale.
         stages: What to do.
         driver: What computes.
+        budget: What the searches for learning rates may use.
 
     Returns:
         What is missing at the end, a line each: searches that found no optimum, runs that failed.
@@ -39,35 +43,33 @@ def carry_out(name: str, scale: Scale, stages: Sequence[Stage], driver: Driver) 
     study.put(note, {"began": began, "ended": None, "missing": []})
     results = Results(study, name, scale)
     missing = [line for stage in stages if isinstance(stage, TuneStage) for line in _tune(stage, results, driver)]
-    missing += _search([stage for stage in stages if not isinstance(stage, TuneStage)], results, driver)
+    missing += _search([stage for stage in stages if not isinstance(stage, TuneStage)], results, driver, budget)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": ended, "missing": missing})
     return missing
 
 
-def _search(stages: Sequence[SweepStage | ProbeStage], results: Results, driver: Driver) -> list[str]:
+def _search(
+    stages: Sequence[SweepStage | ProbeStage], results: Results, driver: Driver, budget: Budget | None
+) -> list[str]:
     """Carry out all searches at once, and then measure alignment at their optima where that is wanted."""
     jobs = [
         Job(sweep=one.sweep, data=SweepData(one.sweep.base), constants=results.constants, label=results.label(one.part))
         for one in map(search_of, stages)
     ]
-    found = run_sweeps(jobs, driver)
+    found = run_sweeps(jobs, driver, budget=budget)
     probes: dict[str, list[Run]] = {}
     for stage, job, ends in zip(stages, jobs, found, strict=True):
         if isinstance(stage, ProbeStage):
             probes.setdefault(results.label(stage.part), []).extend(
                 job.data.run(end.best, probe=True, constants=end.setting.constants, horizon=end.setting.horizon)
-                for end in ends
+                for group in ends
+                for end in group.searches
                 if end.best is not None  # none where every rate diverged
             )
     for label, runs in probes.items():
         driver.compute(runs, label=label)
-    return [
-        f"{end.setting.title}, width {end.width}: {what}"
-        for ends in found
-        for end in ends
-        for what in end.proposal.missing
-    ]
+    return [line for ends in found for group in ends for line in group.missing]
 
 
 def _tune(stage: TuneStage, results: Results, driver: Driver) -> list[str]:

@@ -5,7 +5,7 @@ states what the paper did and nothing about options.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from widthwise.experiments.exhibits import AnyExhibit
 from widthwise.experiments.findings import Finding
@@ -67,21 +67,21 @@ class Experiment:
         """
         chosen = choice.of([setting for setting in self.settings(size.scale) if size.trains(setting)])
         widths = tuple(sorted(choice.widths)) or size.widths
-        repeated = tuple(width for width in size.repeated if width in widths)
         sweeps: list[Sweep] = []
         for optimizer in dict.fromkeys(setting.optimizer for setting in chosen):
             base = prepare(size.spec(optimizer, width=widths[0]))
-            sweep = Sweep(
-                base=base,
-                settings=tuple(setting for setting in chosen if setting.optimizer == optimizer),
-                widths=widths,
-                seeds=choice.seeds or size.seeds,
-                search=size.search(base.learning_rate),
+            sweeps.append(
+                Sweep(
+                    base=base,
+                    settings=tuple(setting for setting in chosen if setting.optimizer == optimizer),
+                    widths=widths,
+                    seeds=choice.seeds or size.seeds,
+                    search=size.search(base.learning_rate),
+                    edge=size.edge,
+                    precision=size.precision_with(widths),
+                    until_verdict=size.until_verdict and len(set(widths)) > 1,
+                )
             )
-            sweeps.append(sweep)
-            if repeated and size.more_seeds and not choice.seeds:
-                base = replace(base, width=repeated[0])
-                sweeps.append(replace(sweep, base=base, widths=repeated, seeds=size.more_seeds))
         tuned = ((tuned_for(one.optimizer)[-1], one.parameterization) for one in chosen if one.constants == TUNED)
         specs = [
             size.spec(optimizer, width=size.base.base_width, parameterization=name)

@@ -5,11 +5,12 @@ that size; `gpu` measures them in minutes to an hour on one GPU; `paper` is the 
 Details", appendix). Experiments start from the table here and change what they must.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
+from widthwise.fit.landscape import finest
 from widthwise.sweep.search import Grid, Lattice, Search
 from widthwise.sweep.setting import Setting
 from widthwise.sweep.tuning import Tuning
@@ -36,8 +37,10 @@ class Size:
         octaves: How far around its start a learning rate is searched, to each side; None to search adaptively.
         trials: The number of trials in a search for constants.
         seeds: Seeds of every width.
-        more_seeds: Further seeds of the widths in `repeated`, which show how much seeds matter.
-        repeated: Widths that are trained with further seeds.
+        precision: How precisely exponents are measured, with as many seeds as that takes; None to search every width
+            once, which is what a comparison of losses needs.
+        until_verdict: Whether to stop before that at settings whose verdict is clear.
+        edge: Whether the stability edge is located.
         parameterizations: Those of an experiment's parameterizations that are trained.
         optimizers: Those of an experiment's optimizers that are trained; all if empty.
     """
@@ -49,14 +52,21 @@ class Size:
     octaves: float | None = None
     trials: int = 800
     seeds: tuple[int, ...] = (0,)
-    more_seeds: tuple[int, ...] = ()
-    repeated: tuple[int, ...] = ()
+    precision: float | None = None
+    until_verdict: bool = False
+    edge: bool = False
     parameterizations: tuple[str, ...] = PARAMETERIZATIONS
     optimizers: tuple[str, ...] = ()
 
     def at_widths(self, *widths: int, **changes: Any) -> "Size":
         """Return the size with other widths, the smallest of which is the base width, and changes to the base."""
         return replace(self, base=replace(self.base, width=widths[0], base_width=widths[0], **changes), widths=widths)
+
+    def precision_with(self, widths: Sequence[int]) -> float | None:
+        """Return the precision to ask for with these widths, which may allow less."""
+        if self.precision is None or len(set(widths)) < 2:
+            return None
+        return max(self.precision, 1.5 * finest(widths))
 
     def trains(self, setting: Setting) -> bool:
         """Return whether this size trains a setting of an experiment."""
@@ -106,8 +116,6 @@ SIZES: dict[Scale, Size] = {
         base=Spec(width=128, base_width=256, blocks=4, head_dim=64, context=128, batch=64, steps=600, warmup=60),
         widths=(128, 256, 512, 1024),
         trials=96,
-        more_seeds=(1, 2),
-        repeated=(128, 256),
     ),
     "paper": Size(
         scale="paper",
@@ -118,6 +126,7 @@ SIZES: dict[Scale, Size] = {
             eval_batches=64,
         ),
         widths=PAPER_WIDTHS,
+        edge=True,
     ),
 }
 """The scales."""

@@ -1,24 +1,28 @@
 """Sweeps and searches for constants, carried out.
 
-A sweep proceeds in rounds, in which every setting requests the learning rates it wants to see next. Within a setting
-widths follow each other from the smallest up: the optimum of one, moved by the theory's exponent, is where the search
-at the next begins. All requests of a round are computed together, since runs of different settings at one width often
-share a program. Each search is a pure function of the losses it has seen, so a sweep that was killed, and one that
-finds its runs in the study, takes the same path as one that ran through.
+A sweep proceeds in rounds, in which every setting requests the runs it wants to see next. All requests of a round are
+computed together, since runs of different settings at one width often share a program.
 """
 
-from collections.abc import Generator, Sequence
+import functools
+import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from widthwise.fit import mean_loss
+from widthwise.fit.design import Sample
+from widthwise.fit.intervals import UNKNOWN
 from widthwise.parameterize import Constants
+from widthwise.sweep.budget import Budget
 from widthwise.sweep.constants import look_up
-from widthwise.sweep.driver import Driver
+from widthwise.sweep.driver import Driver, OutOfTime
 from widthwise.sweep.fits import TUNING
 from widthwise.sweep.requests import SweepData
+from widthwise.sweep.rounds import GroupSearch
 from widthwise.sweep.search import Proposal
 from widthwise.sweep.setting import Setting
-from widthwise.sweep.sweep import ConstantsLookup, Sweep, expected_exponent
+from widthwise.sweep.sweep import ConstantsLookup, Sweep
 from widthwise.sweep.tuning import ConstantsTrial, Tuning
 from widthwise.train import Run, Spec
 
@@ -41,6 +45,44 @@ class SearchResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """Where the search of one setting ended.
+
+    Attributes:
+        setting: The setting.
+        searches: Where it ended at every width that was begun.
+        runs: How many runs it asked for.
+        half_width: Half the length of the interval of the exponent; infinite if unknown.
+        reached: What was asked for and reached: the precision, or a verdict before that; None if neither.
+        out_of: What was used up before the search was over: time, runs or FLOPs.
+        precision: The precision that was asked for, if any.
+        failed: Whether the search is over because a run failed.
+    """
+
+    setting: Setting
+    searches: tuple[SearchResult, ...]
+    runs: int
+    half_width: float
+    reached: Literal["precision", "verdict"] | None
+    out_of: str | None
+    precision: float | None
+    failed: bool
+
+    @property
+    def missing(self) -> list[str]:
+        """What is missing of a complete sweep, a line each."""
+        lines = [f"width {one.width}: {what}" for one in self.searches for what in one.proposal.missing]
+        known = f"exponent known to ±{self.half_width:.2f}" if self.half_width < math.inf else "exponent unknown"
+        if self.out_of is not None:
+            lines.append(f"out of {self.out_of} after {self.runs} runs, {known}")
+        elif self.failed:
+            lines.append(f"a run failed, and the search ended there after {self.runs} runs, {known}")
+        elif self.precision is not None and self.reached is None:
+            lines.append(f"{known} after {self.runs} runs, and no more to try")
+        return [f"{self.setting.title}, {line}" for line in lines]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A sweep to be carried out.
 
@@ -59,79 +101,115 @@ class Job:
     label: str | None = None
 
 
-@dataclass
-class _Known:
-    """Losses by run; a run that failed has none."""
+class _Group:
+    """The search of one setting while it is carried out."""
 
-    losses: dict[str, float] = field(default_factory=dict)
-    failed: set[str] = field(default_factory=set)
+    def __init__(self, job: Job, label: str, setting: Setting, constants: Constants) -> None:
+        self.job, self.label, self.setting, self._constants = job, label, setting, constants
+        self.search = GroupSearch.of(job.sweep, setting, functools.cache(self._flops))
+        self.out_of: str | None = None
+        self._rounds = self.search.rounds()
+        self._requested = 0
+        self.wanted = self._named(next(self._rounds, ()))
+
+    def take(self, losses: dict[str, float]) -> None:
+        """Take the losses of what was wanted, those that failed missing, and decide what is wanted next."""
+        known = {point: losses[run.id] for point, run in self.wanted.items() if run.id in losses}
+        self._requested += len(self.wanted)
+        try:
+            self.wanted = self._named(self._rounds.send(known))
+        except StopIteration:
+            self.wanted = {}
+
+    def stop(self, out_of: str) -> None:
+        """Want nothing more."""
+        self.wanted, self.out_of = {}, out_of
+
+    def result(self) -> GroupResult:
+        """Return where it ended."""
+        exponent = self.search.law.exponent if self.search.known else UNKNOWN
+        reached = self.search.reached(exponent)
+        return GroupResult(
+            setting=self.setting,
+            searches=tuple(
+                SearchResult(setting=self.setting, width=width, proposal=proposal, best=self._best(width, proposal))
+                for width, proposal in self.search.proposals.items()
+            ),
+            runs=self._requested,
+            half_width=exponent.half_width,
+            reached=reached,
+            out_of=None if reached else self.out_of,
+            precision=self.job.sweep.precision,
+            failed=self.search.failed,
+        )
+
+    def _named(self, points: Sequence[Sample]) -> dict[Sample, Run]:
+        return {point: self._run(point) for point in points}
+
+    def _flops(self, width: int) -> float:
+        return self._run(Sample(width, 0.0, self.job.sweep.all_seeds[0])).flops
+
+    def _run(self, point: Sample) -> Run:
+        names = {"constants": self.setting.constants, "horizon": self.setting.horizon}
+        return self.job.data.run(self._spec(point), probe=self.job.probe, **names)
+
+    def _spec(self, point: Sample) -> Spec:
+        return self.job.sweep.spec(
+            self.setting,
+            width=point.width,
+            learning_rate=2.0**point.octave,
+            seed=point.seed,
+            vocabulary=self.job.data.vocabulary,
+            constants=self._constants,
+        )
+
+    def _best(self, width: int, proposal: Proposal) -> Spec | None:
+        if proposal.optimum is None:
+            return None
+        sweep = self.job.sweep
+        return self._spec(Sample(width, proposal.optimum * sweep.search.step, sweep.all_seeds[0]))
 
 
-_Search = Generator[Sequence[Run], None, None]
-
-
-def run_sweeps(jobs: Sequence[Job], driver: Driver) -> list[list[SearchResult]]:
+def run_sweeps(jobs: Sequence[Job], driver: Driver, *, budget: Budget | None = None) -> list[list[GroupResult]]:
     """Carry out several sweeps at once, round by round; return where the searches of each ended."""
-    study, known = driver.study, _Known()
-    found: list[dict[tuple[Setting, int], SearchResult]] = []
-    searches: list[tuple[str, _Search]] = []
+    study, budget, began = driver.study, budget or Budget(), time.monotonic()
+    groups: list[_Group] = []
     for job in jobs:
         label = job.label or job.sweep.id
         constants = job.sweep.constants(job.constants or (lambda *names: look_up(study, *names)))
         study.put(f"sweep/{label}", job.sweep.to_json())
-        found.append({})
-        searches += [(label, _search(job, *one, known, found[-1])) for one in constants.items()]
-    requested = [next(search, None) for _, search in searches]
-    while any(requested):
-        for label in dict.fromkeys(label for label, _ in searches):
-            mine = [runs for (of, _), runs in zip(searches, requested, strict=True) if of == label and runs]
-            study.ask([run for runs in mine for run in runs], label=label)
-        together = [run for runs in requested if runs for run in runs]
-        losses = driver.compute(together)
-        known.losses |= losses
-        known.failed |= {run.id for run in together} - losses.keys()
-        requested = [
-            next(search, None) if runs else None for (_, search), runs in zip(searches, requested, strict=True)
-        ]
-    return [
-        [results[setting, width] for setting in job.sweep.all_settings for width in job.sweep.all_widths]
-        for job, results in zip(jobs, found, strict=True)
-    ]
+        groups += [_Group(job, label, *one) for one in constants.items()]
+    asked: dict[str, float] = {}
+    while _admit(groups, budget, asked):
+        for label in dict.fromkeys(group.label for group in groups):
+            mine = [run for group in groups if group.label == label for run in group.wanted.values()]
+            if mine:
+                study.ask(mine, label=label)
+        together = [run for group in groups for run in group.wanted.values()]
+        try:
+            losses = driver.compute(together, until=began + budget.seconds)
+        except OutOfTime:
+            for group in groups:
+                if group.wanted:
+                    group.stop("time")
+            break
+        for group in groups:
+            if group.wanted:
+                group.take(losses)
+    return [[group.result() for group in groups if group.job is job] for job in jobs]
 
 
-def _search(
-    job: Job,
-    setting: Setting,
-    constants: Constants,
-    known: _Known,
-    found: dict[tuple[Setting, int], SearchResult],
-) -> _Search:
-    """Request the runs of one setting, batch by batch; those of a batch are known, or failed, when it resumes."""
-    sweep, data, lattice = job.sweep, job.data, job.sweep.search
-    start, before = lattice.index(sweep.start(setting)), sweep.all_widths[0]
-
-    def spec(width: int, point: int, seed: int) -> Spec:
-        rate, vocabulary = lattice.rate(point), data.vocabulary
-        return sweep.spec(
-            setting, width=width, learning_rate=rate, seed=seed, vocabulary=vocabulary, constants=constants
-        )
-
-    for width in sweep.all_widths:
-        start = lattice.start_from(start, width_ratio=width / before, exponent=expected_exponent(setting))
-        losses: dict[int, float] = {}
-        while (proposal := lattice.propose(losses, start)).points:
-            names = {"constants": setting.constants, "horizon": setting.horizon}
-            batch = {
-                point: [data.run(spec(width, point, seed), probe=job.probe, **names) for seed in sweep.all_seeds]
-                for point in proposal.points
-            }
-            yield [run for runs in batch.values() for run in runs]
-            if any(run.id in known.failed for runs in batch.values() for run in runs):
-                break  # without these losses there is nothing to decide on
-            losses |= {point: mean_loss(known.losses[run.id] for run in runs) for point, runs in batch.items()}
-        best = None if proposal.optimum is None else spec(width, proposal.optimum, sweep.all_seeds[0])
-        found[setting, width] = SearchResult(setting=setting, width=width, proposal=proposal, best=best)
-        start, before = (start if proposal.optimum is None else proposal.optimum), width
+def _admit(groups: Sequence[_Group], budget: Budget, asked: dict[str, float]) -> bool:
+    """Stop the groups whose wishes exceed the budget, and note those of the others; return whether there are any."""
+    for group in groups:
+        new = {run.id: run.flops for run in group.wanted.values() if run.id not in asked}
+        if len(asked) + len(new) > budget.runs:
+            group.stop("runs")
+        elif sum(asked.values()) + sum(new.values()) > budget.flops:
+            group.stop("FLOPs")
+        else:
+            asked |= new
+    return any(group.wanted for group in groups)
 
 
 def run_tuning(

@@ -5,6 +5,7 @@ executor can take, so that other commands on the same study find something to do
 waited for, and taken over when their lease ends without a result.
 """
 
+import math
 import shutil
 import time
 from collections import deque
@@ -32,6 +33,10 @@ OUT_OF_MEMORY = ("resourceexhausted", "outofmemory")
 
 class Stopped(KeyboardInterrupt):
     """Raised when the driver was asked to stop: everything is saved, and the same command resumes."""
+
+
+class OutOfTime(Exception):  # noqa: N818 (reaching a limit that was asked for is no error)
+    """Raised when the time for a computation is used up: everything is saved, and the same command resumes."""
 
 
 class Driver:
@@ -70,18 +75,21 @@ class Driver:
         self._seen: set[str] = set()
         self._renewed = time.monotonic()
         self._left = TimeLeft()
+        self._until = math.inf
         study.clear_checkpoints()  # of a driver that was killed between recording and deleting
 
-    def compute(self, runs: Iterable[Run], *, label: str | None = None) -> dict[str, float]:
+    def compute(self, runs: Iterable[Run], *, label: str | None = None, until: float = math.inf) -> dict[str, float]:
         """Compute the runs that are not known yet.
 
         Args:
             runs: The runs.
             label: What they are requested for.
+            until: When to save and raise `OutOfTime`, on the clock of `time.monotonic`.
 
         Returns:
             The eval loss of every run, NaN where it diverged; those that failed are missing.
         """
+        self._until = until
         requested = list(runs)
         self.study.ask(requested, label=label)
         by_id = {run.id: run for run in requested}
@@ -98,8 +106,7 @@ class Driver:
                 self._show(self.progress)
                 time.sleep(POLL_SECONDS)
             self.progress.elsewhere = 0
-            if self._stop():
-                raise Stopped
+            self._raise_if_stopped()
 
     def _compute_here(self, packs: Sequence[Pack]) -> bool:
         """Compute what can be claimed; return whether there was anything."""
@@ -108,7 +115,9 @@ class Driver:
         self._submit(line, running)
         claimed = bool(running)
         for completion in self._executor.results(progress=self._hear, stop=self._watch):
-            pack = running.pop(completion.key)
+            pack = running.pop(completion.key, None)
+            if pack is None:  # left in line by a computation that ran out of time
+                continue
             too_large = not isinstance(completion, Done) and len(pack.ids) > 1 and _out_of_memory(completion.error)
             self._left.end(pack.key, computed=not too_large)
             if too_large:
@@ -118,13 +127,22 @@ class Driver:
             elif completion.result is not None:  # None: it was asked to stop
                 self._record(pack, completion.result)
             self._submit(line, running)
-        if self._stop():
+        if self._stopping():
             self.study.release()
-            raise Stopped
+        self._raise_if_stopped()
         return claimed
 
+    def _stopping(self) -> bool:
+        return self._stop() or time.monotonic() >= self._until
+
+    def _raise_if_stopped(self) -> None:
+        if self._stop():
+            raise Stopped
+        if self._stopping():
+            raise OutOfTime
+
     def _submit(self, line: deque[Pack], running: dict[str, Pack]) -> None:
-        while line and len(running) < self._executor.capacity and not self._stop():
+        while line and len(running) < self._executor.capacity and not self._stopping():
             pack = line.popleft()
             granted = self.study.claim(pack.ids, seconds=LEASE_SECONDS)
             if not granted:
@@ -216,7 +234,7 @@ class Driver:
         if time.monotonic() - self._renewed > RENEW_SECONDS:
             self._renewed = time.monotonic()
             self.study.renew(seconds=LEASE_SECONDS)
-        return self._stop()
+        return self._stopping()
 
 
 def _out_of_memory(error: str) -> bool:

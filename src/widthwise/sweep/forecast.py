@@ -6,6 +6,7 @@ curves, and by its own limit. Time follows from FLOPs and the speed that earlier
 """
 
 import functools
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from widthwise.fit import mean_loss
+from widthwise.fit.design import Sample
 from widthwise.parameterize import Constants
 from widthwise.sweep.encoding import encode
-from widthwise.sweep.search import Grid, Lattice, Search
+from widthwise.sweep.rounds import GroupSearch
+from widthwise.sweep.search import Grid, Lattice
 from widthwise.sweep.setting import DEFAULT, Horizon, Setting
 from widthwise.sweep.speeds import Speed
 from widthwise.sweep.store import Row
-from widthwise.sweep.sweep import Sweep, expected_exponent
+from widthwise.sweep.sweep import Sweep
 from widthwise.train import Spec
 from widthwise.train.cost import GPU_FLOPS, flops_per_step
 
@@ -48,6 +50,8 @@ class Count:
         constants: The name of their constants.
         horizon: Fixed or compute-optimal.
         probe: Whether they measure alignment.
+        narrowed: Whether more of them are chosen as needed, to narrow an exponent. Settings that compute the same at
+            this width may then choose different ones.
     """
 
     spec: Spec
@@ -59,6 +63,7 @@ class Count:
     constants: str = DEFAULT
     horizon: Horizon = "fixed"
     probe: bool = False
+    narrowed: bool = False
 
     @functools.cached_property
     def flops_per_step(self) -> float:
@@ -219,73 +224,82 @@ def count_sweep(
         ended = Held() if held is None or found is None else held
         names = {"constants": setting.constants, "horizon": setting.horizon, "probe": probe}
         given = {"learning_rate": sweep.base.learning_rate, "vocabulary": vocabulary, "constants": found or Constants()}
-        specs = {
-            width: [sweep.spec(setting, width=width, seed=seed, **given) for seed in sweep.all_seeds]
-            for width in sweep.all_widths
-        }
-        known = {
-            width: _by_index(sweep.search, (ended.losses(spec, **names) for spec in each))
-            for width, each in specs.items()
-        }
-        for width, (fewest, most) in runs_left(sweep, setting, known).items():
-            bounds = {"fewest": fewest, "most": most, "known": sum(map(len, known[width].values()))}
-            counts.append(Count(spec=specs[width][0], vocabulary=vocabulary, part=part, **bounds, **names))
+
+        def spec(width: int, seed: int, setting: Setting = setting, given: dict[str, Any] = given) -> Spec:
+            return sweep.spec(setting, width=width, seed=seed, **given)
+
+        empty = {"vocabulary": vocabulary, "fewest": 0, "most": 0, "part": part, "narrowed": bool(sweep.precision)}
+        each = {width: Count(spec=spec(width, sweep.all_seeds[0]), **empty, **names) for width in sweep.all_widths}
+        known: dict[Sample, float] = {}
+        more = itertools.count(max(sweep.all_seeds) + 1) if sweep.precision else ()
+        for seed in itertools.chain(sweep.all_seeds, more):
+            losses = {width: ended.losses(spec(width, seed), **names) for width in sweep.all_widths}
+            if seed not in sweep.all_seeds and not any(losses.values()):
+                break
+            known |= _points(sweep.search, seed, losses)
+        left = runs_left(sweep, setting, known, lambda width, each=each: each[width].flops)
+        for width, (fewest, most) in left.items():
+            ended_here = sum(point.width == width for point in known)
+            counts.append(replace(each[width], fewest=fewest, most=most, known=ended_here))
     return distinct(counts)
 
 
 def runs_left(
-    sweep: Sweep, setting: Setting, known: Mapping[int, Mapping[int, Sequence[float]]]
+    sweep: Sweep, setting: Setting, known: Mapping[Sample, float], cost: Callable[[int], float]
 ) -> dict[int, tuple[int, int]]:
     """Return how many runs of a setting are left at every width, at least and at most.
-
-    Widths follow each other as in the sweep: where one is not done, the start of the next is not known.
 
     Args:
         sweep: The sweep.
         setting: The setting.
-        known: The losses of runs that have ended, by width and by the index of their rate.
+        known: The losses of runs that have ended.
+        cost: Returns the FLOPs of a run of a width.
     """
-    lattice, seeds, left = sweep.search, len(sweep.all_seeds), dict[int, tuple[int, int]]()
-    start, before, done = lattice.index(sweep.start(setting)), sweep.all_widths[0], True
-    for width in sweep.all_widths:
-        wanted, losses = 0, known[width]
-        if done:
-            start = lattice.start_from(start, width_ratio=width / before, exponent=expected_exponent(setting))
-            wanted, start = _follow(lattice, losses, seeds=seeds, start=start)
-            before, done = width, wanted == 0
-        runs = sorted(map(len, losses.values()), reverse=True)
-        bounds = (seeds * points - sum(runs[:points]) for points in (fewest_points(lattice), most_points(lattice)))
-        fewest, most = (0, 0) if done else (max(wanted, bound) for bound in bounds)
-        left[width] = fewest, most
+    group = GroupSearch.of(sweep, setting, cost)
+    rounds = group.rounds()
+    batch = next(rounds, ())
+    while batch and all(point in known for point in batch):
+        try:
+            batch = rounds.send({point: known[point] for point in batch})
+        except StopIteration:
+            batch = ()
+    left: dict[int, tuple[int, int]] = dict.fromkeys(sweep.all_widths, (0, 0))
+    for width in sweep.all_widths if batch else ():
+        if sweep.precision is None and width in group.proposals:
+            continue  # its search is over
+        here = [point for point in known if point.width == width]
+        wanted = [point for point in batch if point.width == width]
+        asked = sum(point in group.known or point in wanted for point in here)
+        seeds = 1 if sweep.precision else len(sweep.all_seeds)
+        fewest = max(
+            sum(point not in known for point in wanted),
+            seeds * fewest_points(group.search_at(width), edge=sweep.edge) - len(here),
+        )
+        most = group.most_runs - asked  # what is known beside the path need not be on the rest of it
+        if sweep.precision is None:
+            most = min(most, seeds * len(sweep.search.indices) - len(here))
+        left[width] = fewest, max(fewest, most)
     return left
 
 
-def _follow(lattice: Lattice, known: Mapping[int, Sequence[float]], *, seeds: int, start: int) -> tuple[int, int]:
-    """Follow a search through what is known; return how many runs it lacks then, and where it is."""
-    losses: dict[int, float] = {}
-    while (proposal := lattice.propose(losses, start)).points:
-        lacking = sum(seeds - len(known.get(index, ())) for index in proposal.points)
-        if lacking:
-            return lacking, start
-        losses |= {index: mean_loss(known[index]) for index in proposal.points}
-    return 0, start if proposal.optimum is None else proposal.optimum
-
-
-def _by_index(lattice: Lattice, by_seed: Iterable[Mapping[float, float]]) -> dict[int, list[float]]:
-    """Return the losses of all seeds by the index of their rate; rates that the search cannot try are left out."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for losses in by_seed:
-        for rate, loss in losses.items():
-            if (index := lattice.index(rate)) in lattice.indices and lattice.rate(index) == rate:
-                found[index].append(loss)
-    return found
+def _points(lattice: Lattice, seed: int, losses: Mapping[int, Mapping[float, float]]) -> dict[Sample, float]:
+    """Return the losses of a seed, by width and rate, as points; rates that the search cannot try are left out."""
+    return {
+        Sample(width, index * lattice.step, seed): loss
+        for width, by_rate in losses.items()
+        for rate, loss in by_rate.items()
+        if (index := lattice.index(rate)) in lattice.indices and lattice.rate(index) == rate
+    }
 
 
 def distinct(counts: Iterable[Count]) -> list[Count]:
-    """Leave out searches that compute the same runs as one before."""
+    """Put searches that compute the same runs together: they take the same path, until they narrow an exponent."""
     found: dict[object, Count] = {}
     for count in counts:
-        found.setdefault(count.computes, count)
+        before = found.setdefault(count.computes, count)
+        if before is not count and count.narrowed:
+            bounds = {"fewest": max(before.fewest, count.fewest), "most": before.most + count.most}
+            found[count.computes] = replace(before, **bounds)
     return list(found.values())
 
 
@@ -327,31 +341,31 @@ def forecast(counts: Sequence[Count], pace: Pace, *, groups: int = 0) -> Forecas
     )
 
 
-def most_points(lattice: Lattice) -> int:
-    """Return how many rates a search may try."""
-    return min(len(lattice.indices), lattice.max_points) if isinstance(lattice, Search) else len(lattice.indices)
-
-
 @functools.cache
-def fewest_points(lattice: Lattice) -> int:
+def fewest_points(lattice: Lattice, *, edge: bool = False) -> int:
     """Return how many rates a search tries if the optimum is where it starts and the stability edge is nearby.
 
-    >>> fewest_points(Grid(lowest=2**-4, highest=1)), fewest_points(Search())
-    (9, 7)
+    >>> from widthwise.sweep.search import Search
+    >>> fewest_points(Grid(lowest=2**-4, highest=1)), fewest_points(Search()), fewest_points(Search(), edge=True)
+    (9, 7, 7)
     """
     if isinstance(lattice, Grid):
         return len(lattice.indices)
     start = lattice.indices[len(lattice.indices) // 2]
     octave = round(1 / lattice.step)
     return min(
-        _points_on(lattice, start, lambda index, edge=edge: math.nan if index > edge else 1 + (index - start) ** 2 / 50)
-        for edge in range(start + 1, start + 4 * octave)
+        _points_on(lattice, start, lambda index, last=last: math.nan if index > last else _ideal(index - start), edge)
+        for last in range(start + 1, start + 4 * octave)
     )
 
 
-def _points_on(lattice: Lattice, start: int, loss: Callable[[int], float]) -> int:
+def _ideal(away: int) -> float:
+    return 1 + away**2 / 50
+
+
+def _points_on(lattice: Lattice, start: int, loss: Callable[[int], float], edge: bool) -> int:
     losses: dict[int, float] = {}
-    while points := lattice.propose(losses, start).points:
+    while points := lattice.propose(losses, start, edge=edge).points:
         losses |= {point: loss(point) for point in points}
     return len(losses)
 

@@ -103,6 +103,11 @@ class Lattice(ABC):
         lowest, highest = (round(math.log2(bound) / self.step, 9) for bound in (self.lowest, self.highest))
         return range(math.ceil(lowest), math.floor(highest) + 1)
 
+    @property
+    def most_points(self) -> int:
+        """How many rates may be tried."""
+        return len(self.indices)
+
     def rate(self, index: int) -> float:
         """Return the learning rate at an index."""
         return 2.0 ** (index * self.step)
@@ -129,16 +134,17 @@ class Lattice(ABC):
         """
         return self._within(optimum + round(exponent * math.log2(width_ratio) / self.step))
 
-    def propose(self, losses: Mapping[int, float], start: int) -> Proposal:
+    def propose(self, losses: Mapping[int, float], start: int, *, edge: bool = False) -> Proposal:
         """Return what to try next.
 
         Args:
             losses: The mean eval loss over seeds at every index tried; NaN or infinite where training diverged.
             start: The index to start around; the same throughout a search.
+            edge: Whether to locate the stability edge too.
         """
         seen: dict[int, float] = {}
         while True:
-            points = self._next(seen, self._within(start))
+            points = self._next(seen, self._within(start), edge=edge)
             if any(point not in losses for point in points):
                 break
             if points:
@@ -153,22 +159,27 @@ class Lattice(ABC):
             optimum=tried.optimum,
             largest_stable=tried.stable,
             smallest_unstable=tried.unstable,
-            missing=tuple(self._missing(tried)),
+            missing=tuple(self._missing(tried, edge=edge)),
         )
 
     @abstractmethod
-    def _next(self, seen: Mapping[int, float], start: int) -> list[int]:
+    def _next(self, seen: Mapping[int, float], start: int, *, edge: bool) -> list[int]:
         """Return the next batch after these results: indices within the bounds that are not among them."""
 
     def _within(self, index: int) -> int:
         return min(max(index, self.indices[0]), self.indices[-1])
 
     @property
+    def _apart(self) -> int:
+        """The largest gap allowed next to the optimum, as a difference of indices."""
+        return 1
+
+    @property
     def _gap(self) -> int:
         """The largest gap allowed at the stability edge, as a difference of indices."""
         return math.floor(RESOLUTION / self.step + 1e-9)
 
-    def _missing(self, tried: _Tried) -> Iterable[str]:
+    def _missing(self, tried: _Tried, *, edge: bool) -> Iterable[str]:
         if not tried.rates:
             yield "nothing was tried"
         elif tried.optimum is None:
@@ -177,9 +188,11 @@ class Lattice(ABC):
             for end, neighbour in (("lowest", tried.lower), ("highest", tried.upper)):
                 if neighbour is None:
                     yield f"optimum at the {end} rate tried, {self.rate(tried.optimum):.3g}"
-                elif abs(neighbour - tried.optimum) > 1:
+                elif abs(neighbour - tried.optimum) > self._apart:
                     between = sorted((self.rate(neighbour), self.rate(tried.optimum)))
                     yield "nothing tried next to the optimum, between {:.3g} and {:.3g}".format(*between)
+            if not edge:
+                return
             if tried.unstable is None or tried.stable is None:
                 yield f"no unstable rate up to {self.rate(tried.rates[-1]):.3g}"
             elif tried.unstable - tried.stable > self._gap:
@@ -191,7 +204,7 @@ class Lattice(ABC):
 class Grid(Lattice):
     """Every rate between the bounds, all at once."""
 
-    def _next(self, seen: Mapping[int, float], start: int) -> list[int]:
+    def _next(self, seen: Mapping[int, float], start: int, *, edge: bool) -> list[int]:
         return [index for index in self.indices if index not in seen]
 
 
@@ -200,7 +213,7 @@ class Search(Lattice):
     """An adaptive search: coarse around the start, then where something is missing, then fine.
 
     Several points are proposed at a time, since they can run as lanes. The search first moves until the best rate has
-    worse ones on both sides, then fills in around it and halves the gap at the stability edge, in one batch.
+    worse ones on both sides. Then it fills in around it and, if asked, halves the gap at the stability edge.
     """
 
     lowest: float = 2.0**-24
@@ -210,7 +223,7 @@ class Search(Lattice):
     reach: int = 2
     """Coarse rates to try at a time, in each direction."""
     refine: int = 2
-    """Neighbours of the optimum to try on each side; two make five points for a parabola."""
+    """Neighbours of the optimum to try on each side, unless a precision is asked for; two make five points."""
     rise: float = 0.05
     """How much worse, as a fraction, some rate below the optimum must be: past the stability edge losses can stay level
     and noisy over many octaves, and a local minimum there is no sign of an optimum."""
@@ -221,17 +234,26 @@ class Search(Lattice):
         super().__post_init__()
         if not (self.coarse >= self.step and (self.coarse / self.step).is_integer()):
             raise ValueError(f"coarse is {self.coarse}: expected a multiple of the step {self.step}")
-        for name in ("reach", "refine", "max_points"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"{name} is {value}: expected 1 or more")
+        for name, least in (("reach", 1), ("refine", 0), ("max_points", 1)):
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{name} is {value}: expected {least} or more")
         if not self.rise >= 0:
             raise ValueError(f"rise is {self.rise}: expected 0 or more")
 
-    def _next(self, seen: Mapping[int, float], start: int) -> list[int]:
+    @property
+    def most_points(self) -> int:
+        """How many rates may be tried."""
+        return min(len(self.indices), self.max_points)
+
+    @property
+    def _apart(self) -> int:
+        return 1 if self.refine else round(self.coarse / self.step)
+
+    def _next(self, seen: Mapping[int, float], start: int, *, edge: bool) -> list[int]:
         if not seen:
             return self._new([*self._beyond(start, -1), start, *self._beyond(start, 1)], seen)
         tried = _Tried(seen)
-        return self._new(self._bracketing(tried), seen) or self._new(self._refining(tried), seen)
+        return self._new(self._bracketing(tried), seen) or self._new(self._refining(tried, edge=edge), seen)
 
     def _new(self, wanted: Iterable[int], seen: Mapping[int, float]) -> list[int]:
         points = {self._within(index) for index in wanted} - seen.keys()
@@ -247,13 +269,13 @@ class Search(Lattice):
         up = self._beyond(tried.rates[-1], 1) if tried.optimum is not None and tried.upper is None else []
         return down + up
 
-    def _refining(self, tried: _Tried) -> list[int]:
-        """Return rates around the optimum and at the stability edge."""
+    def _refining(self, tried: _Tried, *, edge: bool) -> list[int]:
+        """Return rates around the optimum and, if wanted, at the stability edge."""
         if tried.optimum is None:
             return []
         wanted = [tried.optimum + distance for distance in range(-self.refine, self.refine + 1)]
         if tried.unstable is None or tried.stable is None:
-            return wanted + self._beyond(tried.rates[-1], 1)
-        if tried.unstable - tried.stable > self._gap:
+            return wanted + (self._beyond(tried.rates[-1], 1) if edge else [])
+        if edge and tried.unstable - tried.stable > self._gap:
             wanted.append((tried.stable + tried.unstable) // 2)
         return [index for index in wanted if index < tried.unstable]

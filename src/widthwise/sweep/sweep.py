@@ -1,10 +1,12 @@
 """A sweep as a value: which settings, widths and seeds to train, and how learning rates are searched."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from widthwise.fit.landscape import finest
 from widthwise.models import compute_optimal_steps
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
@@ -35,9 +37,15 @@ class Sweep:
     widths: tuple[int, ...] = ()
     """The widths; the base's own if empty."""
     seeds: tuple[int, ...] = ()
-    """Seeds of the initialization: each learning rate is tried with all of them."""
+    """Seeds of the initialization: each learning rate is tried with all of them. A precision adds more as needed."""
     search: Lattice = dataclasses.field(default_factory=Search)
     """Which learning rates to try: a search or a grid."""
+    edge: bool = False
+    """Also locate the stability edge of every width, the largest rate that trains well."""
+    precision: float | None = None
+    """Train until the interval of every setting's exponent reaches at most this far to each side."""
+    until_verdict: bool = False
+    """Stop before that at settings for which it is clear whether the learning rate transfers."""
 
     def __post_init__(self) -> None:
         for name in ("settings", "widths", "seeds"):
@@ -45,6 +53,21 @@ class Sweep:
             if len(set(values)) < len(values):
                 written = ", ".join(value.title if isinstance(value, Setting) else str(value) for value in values)
                 raise ValueError(f"{name} are {written}: expected each once")
+        if self.precision is not None:
+            if not 0 < self.precision < math.inf:
+                raise ValueError(f"precision is {self.precision}: expected a number above 0")
+            if not isinstance(self.search, Search):
+                raise ValueError("both a precision and a grid: expected one of them")
+            if len(self.all_widths) < 2:
+                raise ValueError(f"precision is {self.precision} with one width: expected two widths or more")
+            if self.precision <= (least := finest(self.all_widths)):
+                least = math.ceil(100 * least + 1) / 100
+                raise ValueError(
+                    f"precision is {self.precision}: expected {least} or more with widths {self.all_widths[0]} to "
+                    f"{self.all_widths[-1]}, or a larger range of widths"
+                )
+        elif self.until_verdict:
+            raise ValueError("until_verdict without a precision: expected both")
         own = Setting.of(self.base.to_json()).constants
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):
@@ -117,6 +140,9 @@ class Sweep:
             "widths": list(self.all_widths),
             "seeds": list(self.all_seeds),
             "grid" if isinstance(self.search, Grid) else "search": dataclasses.asdict(self.search),
+            "edge": self.edge,
+            "precision": self.precision,
+            "until_verdict": self.until_verdict,
         }
 
 

@@ -23,6 +23,8 @@ from widthwise.train import Checkpoints, Inputs, Lanes, Progress, Result, Run, r
 
 POINTS = 200
 """The most points kept of a training loss."""
+SPARE_FLOPS = 1e15
+"""What lanes that are thrown away may take: some seconds of an accelerator, less than a compilation."""
 EXAMPLES = 8
 """Held-out sequences that alignment is measured on."""
 
@@ -50,7 +52,7 @@ def train_pack(pack: Pack, tell: Tell) -> list[Outcome] | None:
     probe = Probe(tokens=inputs.evaluation.tokens[0][:EXAMPLES, :-1], steps=log_spaced(steps))
     lanes = [run.lane for run in runs]
     if jax.default_backend() != "cpu":
-        lanes += [lanes[-1]] * (lane_count(len(runs)) - len(runs))
+        lanes += [lanes[-1]] * (lane_count(len(runs), flops_each=pack.flops_each) - len(runs))
     results = train(
         Lanes(runs[0].program, lanes, inputs.batches),
         inputs.evaluation,
@@ -107,15 +109,20 @@ def resolved(pack: Pack) -> tuple[Inputs, list[Run]]:
     return inputs, runs
 
 
-def lane_count(runs: int) -> int:
+def lane_count(runs: int, *, flops_each: float = math.inf) -> int:
     """Return how many lanes to compile for so many runs; the extra ones repeat the last run and are thrown away.
 
-    Every number of lanes is a program of its own, and compiling one takes longer than training a few more lanes. Few
-    numbers serve all packs; at most a quarter of the lanes is wasted, less where there are many.
+    Every number of lanes is a program of its own, and compiling one takes longer than training a few more lanes. Small
+    runs share a few powers of two. For large ones at most a quarter of the lanes is wasted, less where there are many.
 
     >>> [lane_count(runs) for runs in (1, 5, 9, 33, 64, 65)]
     [1, 6, 12, 36, 64, 72]
+    >>> [lane_count(runs, flops_each=1e13) for runs in (1, 5, 9, 33, 64, 65)]
+    [8, 8, 16, 64, 64, 72]
     """
+    for count in (8, 16, 32, 64):
+        if count >= runs and (count - runs) * flops_each <= SPARE_FLOPS:
+            return count
     step = 4 if runs <= 64 else 8
     return next(count for count in (1, 2, 3, 4, 6, 8, -(-runs // step) * step) if count >= runs)
 

@@ -172,7 +172,7 @@ EXPERIMENT = Experiment(
     sizes={
         "smoke": replace(SIZES["smoke"], octaves=0.5, optimizers=("adam",)),
         "cpu": SIZES["cpu"].at_widths(32, 64, 128),
-        "gpu": replace(SIZES["gpu"], widths=(256, 512, 1024), more_seeds=()),
+        "gpu": replace(SIZES["gpu"], widths=(256, 512, 1024)),
         "paper": replace(SIZES["paper"], widths=(1024, 2048, 4096)),
     },
     settings=lambda _: SETTINGS,

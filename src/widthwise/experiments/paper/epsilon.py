@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
             parameterizations=("standard", "mean_field"),
         ),
         "cpu": replace(SIZES["cpu"].at_widths(32, 64, 128), trials=32),
-        "gpu": replace(SIZES["gpu"], widths=(128, 256, 512), more_seeds=()),
+        "gpu": replace(SIZES["gpu"], widths=(128, 256, 512)),
         "paper": replace(SIZES["paper"], widths=PAPER_WIDTHS[-6:]),
     },
     settings=settings_at,

@@ -131,7 +131,7 @@ EXPERIMENT = Experiment(
     sizes={
         "smoke": replace(SIZES["smoke"], optimizers=("adam",)),
         "cpu": replace(SIZES["cpu"].at_widths(32, 64, 128), trials=32),
-        "gpu": replace(SIZES["gpu"], more_seeds=()),
+        "gpu": SIZES["gpu"],
         "paper": SIZES["paper"],
     },
     settings=settings_at,

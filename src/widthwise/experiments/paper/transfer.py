@@ -101,8 +101,8 @@ EXPERIMENT = Experiment(
     sizes={
         **SIZES,
         "smoke": replace(SIZES["smoke"], parameterizations=PARAMETERIZATIONS),
-        # Student's t is 12.7 with three widths and 3.2 with five; small widths cost little.
-        "cpu": replace(SIZES["cpu"], widths=(32, 64, 96, 128, 256)),
+        "cpu": replace(SIZES["cpu"].at_widths(32, 64, 128, 256, batch=8, steps=300, warmup=30), precision=0.1),
+        "gpu": replace(SIZES["gpu"], precision=0.1),
     },
     settings=settings_at,
     read=read,
