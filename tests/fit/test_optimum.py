@@ -23,8 +23,8 @@ def at(learning_rate: float, loss: float, seed: int = 0) -> Trial:
 @pytest.mark.parametrize("start", [-8.0, -8.1, -8.25, -8.4])
 def test_an_optimum_between_the_points_of_the_grid_is_found(start: float):
     found = optimum(simulate(np.random.default_rng(0), widths=1, shape=EXACT, start=start))
-    assert found.octaves.value == pytest.approx(start, abs=0.02)
-    assert found.curvature.value == pytest.approx(0.04, rel=0.1)
+    assert found.octaves.value == pytest.approx(start, abs=0.01)
+    assert found.curvature.value == pytest.approx(0.04, rel=0.02)
     assert found.eval_loss == pytest.approx(4.0, rel=0.01)
     assert found.interior
 
@@ -33,7 +33,7 @@ def test_an_optimum_between_the_points_of_the_grid_is_found(start: float):
 def test_a_cliff_does_not_push_the_optimum_away(shape: Shape):
     rng = np.random.default_rng(1)
     found = [optimum(simulate(rng, widths=1, shape=shape)).octaves.value for _ in range(30)]
-    assert np.median(found) == pytest.approx(-8.3, abs=0.1)
+    assert np.median(found) == pytest.approx(-8.3, abs=0.08)
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
@@ -76,7 +76,7 @@ def test_a_seed_tried_only_around_the_optimum_does_not_move_it():
     trials = simulate(np.random.default_rng(8), widths=1, shape=Shape(noise=1e-4))
     near = [trial for trial in trials if abs(math.log2(trial.learning_rate) + 8.3) < 1.1]
     worse = [at(trial.learning_rate, trial.eval_loss * 1.05, seed=1) for trial in near]
-    assert optimum([*trials, *worse]).octaves.value == pytest.approx(-8.3, abs=0.1)
+    assert optimum([*trials, *worse]).octaves.value == pytest.approx(-8.3, abs=0.06)
 
 
 def test_a_width_that_was_tried_at_three_rates_takes_its_shape_from_the_others():
@@ -163,5 +163,5 @@ def test_intervals_hold_the_optimum_of_lopsided_curves(left: float, right: float
         found = optimum([at(2.0**x, y) for x, y in zip(grid.tolist(), losses.tolist(), strict=True)]).octaves
         held.append(found.contains(place))
         missed.append(found.value - place)
-    assert np.mean(held) > 0.85
-    assert abs(np.mean(missed)) < 0.12
+    assert np.mean(held) > 0.9
+    assert abs(np.mean(missed)) < 0.04

@@ -174,7 +174,7 @@ def test_widths_at_which_every_run_diverged_are_left_out(lost: tuple[int, ...]):
     landscape, group = Landscape(), fresh()
     carry_out(group, lambda point: math.nan if point.width in lost else landscape.loss(point))
     assert group.law.widths == tuple(width for width in WIDTHS if width not in lost) or len(lost) > 2
-    # Two widths that are a factor of 2 apart cannot tell the exponent that well.
+    # Two widths that are a factor of 2 apart cannot tell the exponent that well in 40 runs each.
     assert (group.law.exponent.half_width <= 0.1) == (len(lost) < 2)
 
 

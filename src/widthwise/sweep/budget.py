@@ -12,7 +12,7 @@ class Budget:
     """The most that a sweep may use; no limit where infinite.
 
     Runs and FLOPs count all that the sweep asks for, known or not, so that a sweep that was stopped and resumed ends
-    where one that ran through does. Time counts from the start of each command.
+    where one that ran through does. Time counts anew in each command.
     """
 
     seconds: float = math.inf
