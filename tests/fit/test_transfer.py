@@ -18,11 +18,14 @@ from widthwise.fit import Estimate, TransferOutcome, Trial, fit_transfer, judge
         (0.01, 0.05, TransferOutcome.TRANSFERS),
         (-0.05, 0.2, TransferOutcome.CANNOT_TELL),
         (-math.inf, math.inf, TransferOutcome.CANNOT_TELL),
-        (0.01, 0.2, TransferOutcome.DRIFTS),
+        (0.01, 0.2, TransferOutcome.CANNOT_TELL),
+        (0.01, 0.3, TransferOutcome.DRIFTS),
         (-0.6, -0.3, TransferOutcome.DRIFTS),
     ],
 )
-def test_a_wide_interval_around_0_is_not_transfer(low: float, high: float, outcome: TransferOutcome):
+def test_a_wide_interval_is_not_transfer_nor_a_negligible_exponent_drift(
+    low: float, high: float, outcome: TransferOutcome
+):
     assert judge(Estimate(value=(low + high) / 2, low=low, high=high)) is outcome
 
 

@@ -49,10 +49,12 @@ class Judgement(StrEnum):
 
     @classmethod
     def near_zero(cls, exponent: Estimate) -> "Judgement":
-        """Judge whether an exponent is near zero by its whole interval, as for transfer.
+        """Judge whether an exponent is near zero, as for transfer.
 
         >>> str(Judgement.near_zero(Estimate(value=0.02, low=-0.05, high=0.09)))
         'holds'
+        >>> str(Judgement.near_zero(Estimate(value=0.12, low=0.03, high=0.20)))
+        'cannot tell'
         """
         if math.isnan(exponent.value):
             return cls.MISSING

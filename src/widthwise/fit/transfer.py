@@ -1,8 +1,8 @@
 """The verdict of a sweep over widths: does the learning rate tuned at a small width hold at a large one?
 
 A wide interval around 0 is not evidence of transfer. The learning rate *transfers* if the whole interval of the
-exponent is negligible in practice. It *drifts* if the interval excludes 0 and extends beyond that. Otherwise the sweep
-*cannot tell*.
+exponent is negligible in practice. It *drifts* if the interval excludes 0 and the exponent itself is not negligible.
+Otherwise the sweep *cannot tell*.
 """
 
 import itertools
@@ -186,10 +186,13 @@ def judge(exponent: Estimate, *, tolerance: float = TOLERANCE) -> TransferOutcom
     'transfers'
     >>> str(judge(Estimate(value=0.02, low=-0.55, high=0.59)))
     'cannot tell'
+    >>> str(judge(Estimate(value=0.07, low=0.01, high=0.13)))  # not 0, but perhaps too small to matter
+    'cannot tell'
     """
     if -tolerance <= exponent.low and exponent.high <= tolerance:
         return TransferOutcome.TRANSFERS
-    return TransferOutcome.CANNOT_TELL if exponent.contains(0.0) else TransferOutcome.DRIFTS
+    negligible = abs(exponent.value) <= tolerance
+    return TransferOutcome.CANNOT_TELL if negligible or exponent.contains(0.0) else TransferOutcome.DRIFTS
 
 
 def _reuse(curve: Curve, optimum: Optimum, base: Optimum, landscape: Landscape | None) -> Reuse:
