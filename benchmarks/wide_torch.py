@@ -21,7 +21,7 @@ def draw(folder: Path, widths: list[int], steps: int, sizes: dict[str, int]) -> 
     """Write initial weights and batches to a folder."""
     import jax
 
-    from widthwise.parameterize.paths import named_leaves
+    from widthwise.trace.paths import named_leaves
     from widthwise.train import Spec, load_inputs, resolve
 
     base = Spec(**sizes, base_width=BASE_WIDTH, width=widths[0])

@@ -15,11 +15,15 @@ ROOT = Path(widthwise.__file__).parent
 LAYERS = (
     "theory",
     "fit",
+    "scaling",
+    "coordinates",
+    "trace",
     "parameterize",
     "optim",
     "models",
     "data",
     "measure",
+    "planning",
     "train",
     "sweep",
     "experiments",
@@ -31,6 +35,8 @@ LAYERS = (
 FORBIDDEN = {
     "theory": {"jax", "jaxlib", "numpy", "scipy"},
     "fit": {"jax", "jaxlib"},
+    "scaling": {"jax", "jaxlib", "numpy", "scipy"},
+    "coordinates": {"jax", "jaxlib"},
     "data": {"widthwise.models"},
     "experiments": {"matplotlib"},
 }

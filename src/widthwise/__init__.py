@@ -38,31 +38,36 @@ if TYPE_CHECKING:
     from widthwise.parameterize import explain as explain
     from widthwise.parameterize import flax as flax
     from widthwise.parameterize import prescribe as prescribe
+    from widthwise.planning import Plan as Plan
+    from widthwise.planning import plan as plan
 
 __version__ = "0.1.0"
 
 _PACKAGES = ("measure", "models", "optim", "parameterize")
-_FROM_PARAMETERIZE = (
-    "UNSCALED",
-    "Axes",
-    "Constants",
-    "Prescription",
-    "Rule",
-    "Scales",
-    "equinox",
-    "explain",
-    "flax",
-    "prescribe",
+_FROM = dict.fromkeys(("Plan", "plan"), "planning") | dict.fromkeys(
+    (
+        "UNSCALED",
+        "Axes",
+        "Constants",
+        "Prescription",
+        "Rule",
+        "Scales",
+        "equinox",
+        "explain",
+        "flax",
+        "prescribe",
+    ),
+    "parameterize",
 )
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"widthwise.{name}")
-    if name in _FROM_PARAMETERIZE:
-        return getattr(importlib.import_module("widthwise.parameterize"), name)
+    if name in _FROM:
+        return getattr(importlib.import_module(f"widthwise.{_FROM[name]}"), name)
     raise AttributeError(f"module 'widthwise' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_FROM_PARAMETERIZE})
+    return sorted({*globals(), *_PACKAGES, *_FROM})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from widthwise.measure import Product, capture
+from widthwise.measure import Product, capture, weights_of
 
 X = jnp.asarray(np.random.default_rng(0).standard_normal((5, 6), np.float32))
 
@@ -113,19 +113,73 @@ def test_products_of_two_weights_or_of_none_are_no_layers():
     assert not capture(lambda p, x: (x @ x.T).sum() + (p["a"] @ p["b"]).sum(), params, X)[1]
 
 
-def test_a_weight_for_each_member_of_a_batch_or_scaled_by_a_vector_is_not_taken_for_a_layer():
-    params = {"w": weight(5, 6, 4), "v": weight(6, 4)}
-    assert not capture(lambda p, x: jnp.einsum("bi,bio->bo", x, p["w"]), params, X)[1]
-    assert not capture(lambda p, x: x @ (p["v"] * jnp.arange(4.0)), params, X)[1]
+def test_experts_are_one_product_each():
+    params = {"w": weight(3, 6, 4)}
+    use = products(lambda p, x: jnp.einsum("ebi,eio->ebo", x, p["w"]), params, jnp.stack([X, 2 * X, 3 * X]))["w"]
+    assert use.weight.shape == (3, 6, 4)
+    assert use.inputs.shape == (3, 5, 6)
+
+
+def test_weights_that_are_joined_or_scaled_before_they_act_are_captured_as_they_act():
+    params = {"v": weight(6, 4), "w": weight(6, 2), "a": weight(6, 1), "b": weight(1, 4)}
+    uses = products(
+        lambda p, x: x @ jnp.concatenate([p["v"] * jnp.arange(4.0) + p["a"] @ p["b"], p["w"]], axis=1), params, X
+    )
+    assert list(uses) == ["v+a+b+w"]
+    assert weights_of("v+a+b+w") == ("v", "a", "b", "w")
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_a_convolution_is_a_product_with_every_patch(groups: int):
+    params = {"w": weight(12, 6 // groups, 3, 3)}
+    images = jnp.asarray(np.random.default_rng(0).standard_normal((2, 6, 8, 8), np.float32))
+
+    def model(params, x):
+        return jax.lax.conv_general_dilated(x, params["w"], (2, 1), "SAME", feature_group_count=groups)
+
+    use = products(model, params, images)["w"]
+    assert use.weight.shape[-2:] == (6 // groups * 9, 12 // groups)
+
+
+def test_every_layer_of_a_scan_is_captured_and_equals_the_same_layer_of_a_loop():
+    params = {"layers": {"w": weight(3, 6, 6)}, "out": weight(6, 2)}
+
+    def block(x, layer):
+        return jnp.tanh(x @ layer["w"])
+
+    def scanned(params, x):
+        x, _ = jax.lax.scan(jax.checkpoint(lambda x, layer: (block(x, layer), None)), x, params["layers"])
+        return x @ params["out"]
+
+    def looped(params, x):
+        for index in range(3):
+            x = block(x, {"w": params["layers"]["w"][index]})
+        return x @ params["out"]
+
+    scan, loop = products(scanned, params, X), products(looped, params, X)
+    assert list(scan) == ["layers/w[0]", "layers/w[1]", "layers/w[2]", "out"]
+    for one, other in zip(scan.values(), loop.values(), strict=True):
+        np.testing.assert_allclose(one.outputs, other.outputs, rtol=1e-5)
+
+
+def test_a_weight_that_a_scan_shares_over_time_has_the_rows_of_all_steps():
+    params = {"w": weight(6, 6)}
+
+    def recurrent(params, x):
+        return jax.lax.scan(lambda h, row: (jnp.tanh(row + h @ params["w"]), h), jnp.zeros(6), x)[1]
+
+    (use,) = products(recurrent, params, X).values()
+    assert use.inputs.shape == (5, 6)
 
 
 def test_what_cannot_be_found_is_refused_by_name():
-    def stacked(params, x):
-        return jax.lax.scan(lambda x, w: (x @ w, None), x, params["layers"])[0] @ params["out"]
+    def model(params, x):
+        x = jax.lax.while_loop(lambda x: x.sum() > 1e9, lambda x: x @ params["inside"], x)
+        return x @ params["out"]
 
-    params = {"layers": weight(3, 6, 6), "out": weight(6, 2)}
-    assert list(capture(stacked, params, X)[1]) == ["out"]
-    with pytest.raises(ValueError, match=r"'layers' was not seen in a matrix product .* inside `lax.scan`"):
-        capture(stacked, params, X, layers=["out", "layers"])
-    with pytest.raises(ValueError, match="no parameter matches 'head': expected a path or pattern, of layers, out"):
-        capture(stacked, params, X, layers=["head"])
+    params = {"inside": weight(6, 6), "out": weight(6, 2)}
+    assert list(capture(model, params, X)[1]) == ["out"]
+    with pytest.raises(ValueError, match=r"'inside' was not seen in a product .* inside `while`"):
+        capture(model, params, X, layers=["out", "inside"])
+    with pytest.raises(ValueError, match="no parameter matches 'head': expected a path or pattern, of inside, out"):
+        capture(model, params, X, layers=["head"])

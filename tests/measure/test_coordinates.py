@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import widthwise as ww
 from widthwise.fit import Estimate
-from widthwise.measure import CoordinateCheck, LayerCheck, advice, check_coordinates, own_model, warning
+from widthwise.measure import CoordinateCheck, LayerCheck, Subject, advice, check_coordinates, warning
 from widthwise.measure.coordinates import Expectation
-from widthwise.optim import adam, sgd
-from widthwise.parameterize import Axes, Rule, flax
+from widthwise.optim import adam
+from widthwise.parameterize import flax, prescribe
 from widthwise.theory import ADAM, FULL, MUP, SGD, STANDARD, Assessment, Role, check, solve
 
 KEYS = jax.random.split(jax.random.key(7))
@@ -18,34 +19,31 @@ EXAMPLES = jax.random.normal(KEYS[0], (16, 8)), jax.random.normal(KEYS[1], (16, 
 WIDTHS = (64, 256)
 
 
-def build(width: int, seed: int):
+def build(width: int, key):
     """A model of a user's own, initialized as one would without a thought for width."""
-    keys = jax.random.split(jax.random.key(seed), 3)
+    keys = jax.random.split(key, 3)
     shapes = {"in": (8, width), "middle": (width, width), "out": (width, 4)}
-    return {
+    params = {
         name: {"kernel": jax.random.normal(key, shape) / shape[0] ** 0.5}
         for key, (name, shape) in zip(keys, shapes.items(), strict=True)
     }
+    return params, forward
 
 
-def model(params, x):
+def forward(params, x):
     for name in ("in", "middle"):
         x = jnp.tanh(x @ params[name]["kernel"])
     return x @ params["out"]["kernel"]
 
 
-def judge(exponents: Assessment, *, optimizer=lambda plan: adam(1e-3, plan), seeds: int = 2, **options):
-    subjects = own_model(
-        build,
-        model=model,
-        loss=lambda logits, targets: jnp.mean((logits - targets) ** 2),
-        examples=EXAMPLES,
-        exponents=exponents,
-        optimizer=optimizer,
-        base_width=64,
-        convention=flax,
-    )
-    return check_coordinates(subjects, widths=WIDTHS, seeds=seeds, steps=3, **options)
+def loss(model, batch):
+    inputs, targets = batch
+    return jnp.mean((model(inputs) - targets) ** 2)
+
+
+def judge(exponents: Assessment, *, build=build, seeds: int = 2, steps: int = 3, **options) -> CoordinateCheck:
+    plan = ww.plan(build, width=128, base_width=64, example=EXAMPLES[0], exponents=exponents)
+    return plan.check(loss, EXAMPLES, widths=WIDTHS, seeds=seeds, steps=steps, show=False, **options)
 
 
 def failed(result: CoordinateCheck) -> list[str]:
@@ -63,7 +61,7 @@ def test_mup_with_full_alignment_passes_and_the_theory_expects_it():
 
 
 def test_sgd_passes_too():
-    assert judge(solve(MUP, SGD, FULL), optimizer=lambda plan: sgd(0.1, plan)).passed
+    assert judge(solve(MUP, SGD, FULL), optimizer=lambda plan: plan.sgd(0.1, 0.9)).passed
 
 
 def test_standard_with_a_global_rate_fails_and_says_what_to_change():
@@ -95,7 +93,24 @@ def test_a_rate_that_is_too_small_fails_as_well():
 
 def test_a_term_that_grows_unseen_is_warned_of():
     """With a constant of 1 muP's readout hardly learns at small widths: its wrong exponent does not show yet."""
-    result = judge(check(MUP, ["1/2", 1, -1], ADAM, FULL))
+
+    def subject(width: int) -> Subject:
+        def params(width: int, seed: int = 0):
+            return build(width, jax.random.key(seed))[0]
+
+        exponents = check(MUP, ["1/2", 1, -1], ADAM, FULL)  # in the paper's form, where the readout has a multiplier
+        sizes = {"width": width, "base_width": 64, "base": params(64), "other": params(32)}
+        plan = prescribe(params(width), exponents=exponents, **sizes, convention=flax)
+        return Subject.of(
+            plan,
+            lambda seed: plan.rescale(params(width, seed)),
+            model=forward,
+            loss=lambda logits, targets: jnp.mean((logits - targets) ** 2),
+            examples=EXAMPLES,
+            optimizer=adam(1e-3, plan),
+        )
+
+    result = check_coordinates(subject, widths=WIDTHS, seeds=2, steps=3)
     assert result.passed
     (readout,) = (layer for layer in result.layers if layer.role is Role.READOUT)
     assert readout.expected.term == "inherited"
@@ -113,30 +128,14 @@ def test_a_readout_that_meets_aligned_changes_is_warned_of():
 
 
 def test_nothing_passes_that_was_not_seen():
-    """Layers in a stack that is indexed are not found: silence about them must not look like a verdict."""
+    """A layer in a branch is not measured: silence about it must not look like a verdict."""
 
-    def stacked(width: int, seed: int):
-        params = build(width, seed)
-        return {**params, "middle": {"kernel": jnp.stack([params["middle"]["kernel"]] * 2)}}
-
-    def indexed(params, x):
+    def branching(params, x):
         x = jnp.tanh(x @ params["in"]["kernel"])
-        for index in range(2):
-            x = jnp.tanh(x @ params["middle"]["kernel"][index])
+        x = jax.lax.cond(x.sum() < jnp.inf, lambda x: jnp.tanh(x @ params["middle"]["kernel"]), lambda x: x, x)
         return x @ params["out"]["kernel"]
 
-    subjects = own_model(
-        stacked,
-        model=indexed,
-        loss=lambda logits, targets: jnp.mean((logits - targets) ** 2),
-        examples=EXAMPLES,
-        exponents=solve(MUP, ADAM, FULL),
-        optimizer=lambda plan: adam(1e-3, plan),
-        base_width=64,
-        convention=flax,
-        rules={"middle/kernel": Rule(axes=Axes(stack=(0,), inputs=(1,), outputs=(2,)))},
-    )
-    result = check_coordinates(subjects, widths=WIDTHS, seeds=1, steps=1)
+    result = judge(solve(MUP, ADAM, FULL), build=lambda n, key: (build(n, key)[0], branching), seeds=1, steps=1)
     assert result.unseen == ("middle/kernel",)
     assert not result.failed
     assert not result.passed

@@ -15,8 +15,8 @@ import pytest
 from widthwise.models import Transformer, compute_optimal_steps, count_parameters, draw, layout, prescribe, transformer
 from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
 from widthwise.parameterize import find_roles, flax
-from widthwise.parameterize.paths import named_leaves
 from widthwise.theory import ADAM, FULL, MEAN_FIELD, MUP, NTK, PARAMETERIZATIONS, STANDARD, Parameterization, solve
+from widthwise.trace.paths import named_leaves
 
 SMALL = Transformer(width=32, blocks=2, head_dim=8, context=12, vocabulary=17)
 SIZES = list(csv.DictReader(Path(__file__).with_name("model_sizes.csv").read_text().splitlines()))

@@ -302,3 +302,33 @@ def test_what_cannot_be_prescribed_is_refused(options, named: str):
     arguments = {"exponents": solve(MUP, ADAM, FULL), "width": 64, "base_width": BASE, **options}
     with pytest.raises(ValueError, match=named):
         prescribe(model(64), other=model(32), convention=flax, **arguments)
+
+
+def test_rescaling_in_bfloat16_corrects_what_is_a_few_percent_off():
+    exponents = solve(STANDARD, ADAM, FULL)
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), model(64))
+    plan = prescribe(half, exponents=exponents, width=64, base_width=64, other=model(32), base=half, convention=flax)
+    wrong = jax.tree.map(lambda x: (1.42 * x).astype(jnp.bfloat16), half)
+    for before, after in zip(jax.tree.leaves(half), jax.tree.leaves(plan.rescale(wrong)), strict=True):
+        np.testing.assert_allclose(np.asarray(before, np.float32), np.asarray(after, np.float32), rtol=0.02)
+
+
+def test_a_model_of_another_width_cannot_be_rescaled():
+    plan = prescribe(
+        model(64), exponents=solve(MUP, ADAM, FULL), width=64, base_width=32, other=model(32), convention=flax
+    )
+    with pytest.raises(ValueError, match=r"has shape .*: the plan is for a model with"):
+        plan.rescale(model(128))
+
+
+@pytest.mark.parametrize("value", [1e-4, -2.0])
+def test_without_a_base_constant_vectors_are_not_overwritten(value: float):
+    def scaled(n: int):
+        return {**model(n), "scale": jnp.full(n, value)}
+
+    options = {"exponents": solve(STANDARD, ADAM, FULL), "width": 64, "base_width": 32, "other": scaled(32)}
+    plan = prescribe(scaled(64), **options, convention=flax)
+    with pytest.raises(ValueError, match=f"'scale' is {value:g}, and would be made 1: give `base`"):
+        plan.rescale(scaled(64))
+    plan = prescribe(scaled(64), **options, convention=flax, rules={"scale": Rule(init=abs(value))})
+    np.testing.assert_allclose(plan.rescale(scaled(64))["scale"], value)

@@ -136,9 +136,9 @@ def test_rules_win_over_inference():
 
 
 def test_the_first_rule_that_matches_holds():
-    rules = {"in/bias": Rule(role=UNSCALED), "in/*": Rule(role=Role.READOUT)}
+    rules = {"out/bias": Rule(role=UNSCALED), "*t/*": Rule(role=Role.READOUT)}
     found = roles(find_roles(mlp(8), other=mlp(16), convention=flax, rules=rules))
-    assert (found["in/bias"], found["in/kernel"]) == ("unscaled", "readout")
+    assert (found["out/bias"], found["out/kernel"]) == ("unscaled", "readout")
 
 
 def test_rules_alone_suffice_without_a_second_width():
@@ -321,8 +321,38 @@ def test_wrong_rules_are_refused():
         Rule(role="embeding")
     wrong = {"in/kernel": Rule(axes=Axes(inputs=(0,)))}
     refused(r"axes of 'in/kernel' are inputs \(0,\), outputs \(\)", mlp(8), other=mlp(16), convention=flax, rules=wrong)
-    no_inputs = {"in/kernel": Rule(role=Role.READOUT, axes=Axes(outputs=(0, 1)))}
-    refused("'in/kernel' is to be readout but has no input axes", mlp(8), other=mlp(16), rules=no_inputs)
+    no_inputs = {"*": Rule(role=Role.READOUT, axes=Axes(outputs=(0, 1)))}
+    refused("'w' is to be readout but has no input axes", {"w": jnp.ones((2, 3))}, rules=no_inputs)
+    readout = {"in/kernel": Rule(role=Role.READOUT)}
+    refused(
+        r"'in/kernel' is to be readout, but its inputs do not grow, from \(5, 16\) to \(5, 8\)",
+        mlp(8),
+        other=mlp(16),
+        convention=flax,
+        rules=readout,
+    )
+
+
+def test_a_model_that_is_all_hidden_has_no_readout_and_is_refused():
+    def model(n: int):
+        return {"a": {"kernel": jnp.ones((n, n))}}
+
+    refused("no leaf is a readout: if the model has none", model(8), other=model(16), convention=flax)
+
+
+def test_one_array_of_zeros_for_two_biases_is_not_tied():
+    def model(n: int):
+        zeros = jnp.zeros(n)
+        return {**mlp(n), "a": {"bias": zeros}, "b": {"bias": zeros}}
+
+    assert roles(find_roles(model(8), other=model(16), convention=flax))["a/bias"] == "embedding"
+
+
+def test_hints_for_stacked_leaves_name_the_stack():
+    def model(n: int):
+        return {"blocks": jnp.ones((3, n, n))}
+
+    refused(r"Axes\(stack=\(0,\), inputs=\(1,\), outputs=\(2,\)\)", model(8), other=model(16))
 
 
 def test_what_is_not_an_array_is_refused():

@@ -1,21 +1,17 @@
 """`widthwise check`: whether activations keep their size as the network gets wider, and if not, what to change."""
 
 import json
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import jax
 import jax.numpy as jnp
-from rich.text import Text
 
 from widthwise.cli.arguments import count, named, positive, unset
-from widthwise.cli.output import table
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.runs import open_data
-from widthwise.fit import Estimate
-from widthwise.measure import CoordinateCheck, LayerCheck, Subject, advice, check_coordinates, warning
+from widthwise.measure import Subject, check_coordinates
 from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE, WIDTHS
 from widthwise.models import MLP, draw, prescribe
 from widthwise.optim import OPTIMIZERS, Optimizer
@@ -84,7 +80,11 @@ class CheckCommand:
                 tolerance=self.tolerance,
                 progress=lambda width, seed: status.show(f"training width {width}, seed {seed + 1} of {self.seeds}"),
             )
-        print(json.dumps(result.to_json(), indent=2) if self.json else self._tabulate(result))
+        if self.json:
+            print(json.dumps(result.to_json(), indent=2))
+        else:
+            rates = self._spec().rate_rule.title
+            print(f"{self.model}, {result.exponents.parameterization.name}, {self.optimizer.name}, {rates}.\n{result}")
         return 0 if result.passed else FAILED
 
     def _spec(self) -> Spec:
@@ -134,69 +134,3 @@ class CheckCommand:
             )
 
         return build
-
-    def _tabulate(self, result: CoordinateCheck) -> str:
-        rows = [
-            (
-                _short(layer.layer),
-                layer.role.value,
-                _slope(layer.size),
-                _slope(layer.change),
-                _number(layer.expected.slope),
-                layer.expected.term,
-                _verdict(layer),
-            )
-            for layer in result.layers
-        ]
-        seeds = f"{result.seeds} seed{'' if result.seeds == 1 else 's'}"
-        steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
-        lines = [
-            f"{self.model}, {result.exponents.parameterization.name}, {self.optimizer.name}, "
-            f"{self._spec().rate_rule.title}, {steps} at widths {', '.join(map(str, result.widths))}, {seeds}.",
-            "Slopes of log size against log width [95 % interval over seeds]. Expected: the slope that the theory",
-            "gives with the alignment measured in these runs, and the term of the change that it comes through.",
-            "",
-            table(("layer", "role", "size", "change", "expected", "through", "verdict"), rows, right=(2, 3, 4)),
-            "",
-            *_grouped((layer.layer, advice(layer, result.exponents)) for layer in result.layers),
-            *_grouped(
-                (layer.layer, warning(layer))
-                for layer in result.layers
-                if layer.passed or math.isfinite(layer.expected.takeover)  # which explains why a readout fails
-            ),
-        ]
-        if result.unseen:
-            lines.append(f"Not measured, because they were not seen to act: {', '.join(result.unseen)}.")
-        passed = len(result.layers) - len(result.failed)
-        lines.append(f"{'PASS' if result.passed else 'FAIL'}: {passed} of {len(result.layers)} layers pass.")
-        if not all(layer.settled for layer in result.layers):
-            lines.append(f"?: the interval reaches across the tolerance of {self.tolerance:g}; use more --seeds.")
-        return "\n".join(lines)
-
-
-def _grouped(messages: Iterable[tuple[str, str | None]]) -> list[str]:
-    """Return each message once, with all layers that it applies to."""
-    layers: dict[str, list[str]] = {}
-    for layer, message in messages:
-        if message is not None:
-            layers.setdefault(message, []).append(_short(layer))
-    return [f"{', '.join(names)}: {message}." for message, names in layers.items()]
-
-
-def _short(path: str) -> str:
-    return path.removesuffix("/kernel").removesuffix("/embedding")
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value + 0:.2f}".replace("-0.00", "0.00")
-
-
-def _slope(slope: Estimate) -> str:
-    if not math.isfinite(slope.low):
-        return _number(slope.value)
-    return f"{_number(slope.value)} [{_number(slope.low)}, {_number(slope.high)}]"
-
-
-def _verdict(layer: LayerCheck) -> Text:
-    word = "pass" if layer.passed else "FAIL"
-    return Text(word if layer.settled else f"{word} ?", style="green" if layer.passed else "bold red")

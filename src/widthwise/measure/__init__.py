@@ -5,9 +5,10 @@ from widthwise.measure.alignment import Measurement as Measurement
 from widthwise.measure.alignment import by_role as by_role
 from widthwise.measure.alignment import log_alignment_ratio as log_alignment_ratio
 from widthwise.measure.alignment import measure as measure
+from widthwise.measure.capture import Captured as Captured
 from widthwise.measure.capture import Product as Product
-from widthwise.measure.capture import Use as Use
 from widthwise.measure.capture import capture as capture
+from widthwise.measure.capture import weights_of as weights_of
 from widthwise.measure.coordinates import CoordinateCheck as CoordinateCheck
 from widthwise.measure.coordinates import LayerCheck as LayerCheck
 from widthwise.measure.coordinates import advice as advice
@@ -21,4 +22,3 @@ from widthwise.measure.probe import AlignmentPoint as AlignmentPoint
 from widthwise.measure.probe import Probe as Probe
 from widthwise.measure.probe import log_spaced as log_spaced
 from widthwise.measure.subject import Subject as Subject
-from widthwise.measure.subject import own_model as own_model

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from widthwise.measure.capture import Product, Use, capture
+from widthwise.measure.capture import Captured, Product, capture, weights_of
 from widthwise.parameterize import Layout, PyTree
 from widthwise.theory import Role
 
@@ -137,7 +137,7 @@ def by_role(measurement: Measurement, layout: Layout) -> Float[Array, "2 3"]:
     Layers with nothing to measure are ignored; NaN if there are no others.
     """
     roles = {leaf.path: leaf.role for leaf in layout.leaves}
-    found = [roles[path.partition("#")[0]] for path in measurement.paths]
+    found = [roles[weights_of(path)[0]] for path in measurement.paths]
     values = jnp.stack([measurement.values.alpha, measurement.values.omega, measurement.values.u], axis=-1)
     rows = []
     for wanted in (Role.HIDDEN, Role.READOUT):
@@ -162,7 +162,7 @@ def _factors(before: Product, after: Product) -> tuple[jax.Array, jax.Array, jax
     return w, z, jnp.where(jnp.abs(dw) <= rounding, 0, dw), _wide(after.inputs) - z
 
 
-def _layer(before: Use, after: Use) -> LayerMeasurement:
+def _layer(before: Captured, after: Captured) -> LayerMeasurement:
     sizes = {"output": _rms(after.outputs), "output_change": _rms(_wide(after.outputs) - _wide(before.outputs))}
     if not isinstance(before, Product) or not isinstance(after, Product):
         missing = dict.fromkeys(set(FIELDS) - set(sizes), jnp.full((), jnp.nan))
@@ -179,15 +179,16 @@ def _layer(before: Use, after: Use) -> LayerMeasurement:
         updated=_rms(updated),
         inherited=_rms(inherited),
         joint=_rms(joint),
-        fan_in=jnp.full((), float(dw.shape[0])),
+        fan_in=jnp.full((), float(dw.shape[-2])),
     )
 
 
 def _log_ratio(weight: jax.Array, inputs: jax.Array, product: jax.Array) -> Scalar:
     sizes = _rms(weight) * _rms(inputs)
     ratio = _rms(product) / jnp.where(sizes > 0, sizes, 1)
-    known = (sizes > 0) & (ratio > 0) & (weight.shape[0] > 1)
-    return jnp.where(known, jnp.log(jnp.where(known, ratio, 1)) / jnp.log(float(max(weight.shape[0], 2))), jnp.nan)
+    fan_in = weight.shape[-2]
+    known = (sizes > 0) & (ratio > 0) & (fan_in > 1)
+    return jnp.where(known, jnp.log(jnp.where(known, ratio, 1)) / jnp.log(float(max(fan_in, 2))), jnp.nan)
 
 
 def _rms(x: jax.Array) -> Scalar:

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from widthwise.measure.capture import weights_of
 from widthwise.measure.probe import AlignmentPoint
 from widthwise.parameterize import Layout
 from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, solve_by_role
@@ -61,7 +62,7 @@ def summarize(points: Sequence[AlignmentPoint], layout: Layout) -> MeasuredAlign
     roles = {leaf.path: leaf.role for leaf in layout.leaves}
     found: MeasuredAlignment = {}
     for role in (Role.HIDDEN, Role.READOUT):
-        layers = {path for point in points for path in point.layers if roles.get(path.partition("#")[0]) is role}
+        layers = {path for point in points for path in point.layers if roles.get(weights_of(path)[0]) is role}
         values = {
             name: [x for point in points for path in layers if math.isfinite(x := point.layers[path][name])]
             for name in EXPONENTS

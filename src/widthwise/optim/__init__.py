@@ -3,7 +3,7 @@
 >>> import jax.numpy as jnp
 >>> import widthwise as ww
 >>> def model(n): return {"in": {"kernel": jnp.ones((3, n))}, "out": {"kernel": jnp.ones((n, 2))}}
->>> exponents = ww.solve(ww.MUP.with_hidden_layers(0), ww.ADAM, ww.FULL)
+>>> exponents = ww.solve(ww.MUP, ww.ADAM, ww.FULL)
 >>> plan = ww.prescribe(model(64), exponents=exponents, width=64, base_width=16, other=model(16), convention=ww.flax)
 >>> optimizer = ww.optim.adam(1e-3, plan)
 

@@ -17,6 +17,9 @@ from widthwise.theory import OptimizerFamily
 
 Number: TypeAlias = jax.Array | float
 
+MOST_DECAY = 0.05
+"""The largest fraction of a weight that decay may remove in one step; more is always a mistake about its meaning."""
+
 
 def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
     """Return the scales of a plan, which must be for this optimizer family; bare scales are not checked."""
@@ -47,6 +50,14 @@ def with_rates(
         weight_decay: λ, the fraction of itself that a parameter loses per step at the peak of the schedule.
         schedule: The shape s of the schedule, such as `warmup_cosine`; None for a constant 1.
     """
+    for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
+        if isinstance(value, int | float) and not 0 <= value < float("inf"):
+            raise ValueError(f"{name} is {value}: expected a number from 0 up")
+    if isinstance(weight_decay, int | float) and weight_decay > MOST_DECAY:
+        raise ValueError(
+            f"weight_decay is {weight_decay}, the fraction of every weight that a step removes: expected at most "
+            f"{MOST_DECAY}. It does not depend on the learning rate here; optax.adamw(lr, weight_decay=w) is lr · w"
+        )
     if callable(learning_rate):
         raise ValueError("learning_rate is a function: expected the peak, with the shape from 0 to 1 as schedule=")
     decay = optax.identity() if _is_zero(weight_decay) else optax.add_decayed_weights(weight_decay)  # pyright: ignore[reportArgumentType]

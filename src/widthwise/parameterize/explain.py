@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from widthwise.parameterize.prescription import Prescription
+from widthwise.scaling import text_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +35,7 @@ class Explanation:
 
     def __str__(self) -> str:
         headings = ("path", "shape", "role", "fan-in", "init std", "multiplier", "learning rate", "epsilon")
-        table = [headings, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in table) for i in range(len(headings))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < 3 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in table
-        ]
-        return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
+        return text_table(headings, [_cells(row) for row in self.rows], right=range(3, 8))
 
 
 def explain(

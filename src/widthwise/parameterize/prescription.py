@@ -20,10 +20,11 @@ import numpy as np
 from jax.core import Tracer
 
 from widthwise.parameterize.axes import Convention, no_convention
-from widthwise.parameterize.paths import PyTree
-from widthwise.parameterize.roles import NO_RULES, Layout, Leaf, Rules, find_roles
+from widthwise.parameterize.roles import Layout, Leaf, find_roles
 from widthwise.parameterize.scales import Scales, ones_like
-from widthwise.theory import Assessment, Exact, OptimizerFamily, Role, check, compare, exact, move
+from widthwise.scaling import NO_RULES, Rules
+from widthwise.theory import Assessment, Exact, OptimizerFamily, Role, exact, move_case
+from widthwise.trace.paths import PyTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +82,13 @@ class Prescription:
         Every leaf is multiplied so that its root mean square is its `init_std`, layer by layer if layers are stacked.
         Zeros stay zeros, unscaled leaves do not change, and rescaling twice is the same as rescaling once.
         """
-        if not self.measured:
-            for leaf, x in zip(self.layout.leaves, self.layout.of(params), strict=True):
-                _refuse_random_vector(leaf, x)
         stds = jax.tree.leaves(self.scales.init_std)
-        pairs = zip(self.layout.leaves, self.layout.of(params), stds, strict=True)
+        pairs = list(zip(self.layout.leaves, self.layout.of(params), stds, strict=True))
+        for leaf, x, std in pairs:
+            if tuple(x.shape) != leaf.shape:
+                raise ValueError(f"{leaf.path!r} has shape {tuple(x.shape)}: the plan is for a model with {leaf.shape}")
+            if not self.measured:
+                _refuse_unknown_vector(leaf, x, std)
         return self.layout.tree([x if leaf.role is None else _with_rms(x, std, leaf) for leaf, x, std in pairs])
 
     def move(self, theta: Mapping[Role, Exact]) -> "Prescription":
@@ -104,7 +107,9 @@ class Prescription:
             else scalars
             for leaf, scalars in zip(self.layout.leaves, self.scales.by_leaf(), strict=True)
         ]
-        return replace(self, scales=_to_scales(self.layout, moved), exponents=_moved_exponents(self.exponents, thetas))
+        hidden = [thetas.get(Role.HIDDEN, 0)] * len(self.exponents.parameterization.hidden)
+        by_layer = [thetas.get(Role.EMBEDDING, 0), *hidden, thetas.get(Role.READOUT, 0)]
+        return replace(self, scales=_to_scales(self.layout, moved), exponents=move_case(self.exponents, by_layer))
 
 
 def prescribe(
@@ -143,7 +148,7 @@ def prescribe(
     >>> from widthwise.parameterize import flax, prescribe
     >>> from widthwise.theory import ADAM, FULL, MUP, solve
     >>> def model(n): return {"in": {"kernel": jnp.ones((3, n))}, "out": {"kernel": jnp.ones((n, 2))}}
-    >>> exponents = solve(MUP.with_hidden_layers(0), ADAM, FULL)
+    >>> exponents = solve(MUP, ADAM, FULL)
     >>> plan = prescribe(model(64), exponents=exponents, width=64, base_width=16, other=model(16), convention=flax)
     >>> plan.scales.learning_rate
     {'in': {'kernel': 0.5}, 'out': {'kernel': 0.5}}
@@ -258,13 +263,18 @@ def _refuse_wrong_width(leaf: Leaf, base: tuple[int, ...], ratio: Fraction) -> N
         )
 
 
-def _refuse_random_vector(leaf: Leaf, x: Any) -> None:
-    """Raise for vectors that were drawn at random: without a base model, their correct size is unknown."""
+def _refuse_unknown_vector(leaf: Leaf, x: Any, std: Any) -> None:
+    """Raise for vectors that are not constant at 0 or at their `init`: without a base model, their size is unknown."""
     if leaf.role is None or leaf.axes.inputs or isinstance(x, Tracer):
         return
-    values = np.asarray(x)
+    values = np.asarray(x, np.float64)
     if values.size and (values != values.flat[0]).any():
         raise ValueError(f"{leaf.path!r} is not constant, and its correct size is unknown: give `base` to prescribe")
+    if values.size and not any(np.isclose(abs(values.flat[0]), size, rtol=0.01) for size in (0, leaf.init, std)):
+        raise ValueError(
+            f"{leaf.path!r} is {values.flat[0]:g}, and would be made {leaf.init:g}: give `base` to prescribe, or a "
+            f"rule with init={abs(values.flat[0]):g}"
+        )
 
 
 def _prescribed(
@@ -306,14 +316,6 @@ def _move(scalars: Scales, m: int, theta: Fraction, family: OptimizerFamily) -> 
     )
 
 
-def _moved_exponents(exponents: Assessment, thetas: Mapping[Role, Fraction]) -> Assessment:
-    before = exponents.parameterization
-    roles = [Role.EMBEDDING, *[Role.HIDDEN] * len(before.hidden), Role.READOUT]
-    after = move(before, [thetas.get(role, 0) for role in roles])
-    rates = compare(before, after).rates(exponents.rates or (), exponents.family)
-    return check(after, rates, exponents.family, exponents.alignment)
-
-
 def _to_scales(layout: Layout, scalars: list[Scales]) -> Scales:
     return jax.tree.transpose(layout.structure, jax.tree.structure(_UNSCALED), layout.tree(scalars))
 
@@ -323,5 +325,5 @@ def _with_rms(x: jax.Array, std: Any, leaf: Leaf) -> jax.Array:
     rms = jnp.sqrt(jnp.mean(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))), axis=axes, keepdims=True))
     factor = jnp.where(rms > 0, std / jnp.where(rms > 0, rms, 1), 1)
     # A leaf whose size is correct up to rounding does not change, so that rescaling twice is rescaling once.
-    settled = jnp.abs(factor - 1) < 100 * jnp.finfo(x.dtype).eps
+    settled = jnp.abs(factor - 1) < jnp.finfo(x.dtype).eps
     return (x * jnp.where(settled, 1, factor)).astype(x.dtype)

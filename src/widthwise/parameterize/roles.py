@@ -9,56 +9,23 @@ never from names. Names only determine which axes are inputs and outputs (`axes`
 that cannot be determined is an error.
 """
 
-import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import jax
 
-from widthwise.parameterize.axes import Axes, Convention, no_convention
-from widthwise.parameterize.paths import PyTree, named_leaves
+from widthwise.parameterize.axes import Convention, no_convention
+from widthwise.scaling import NO_RULES, UNSCALED, Axes, Rule, Rules, match_rules
 from widthwise.theory import Role
-
-UNSCALED = "unscaled"
-"""The role of a leaf that does not grow and is the same at every width."""
+from widthwise.trace.paths import PyTree, named_leaves
 
 LeafRole: TypeAlias = Role | None
 """A role, or None for an unscaled leaf."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Properties of the leaves that match a pattern; what is not given is inferred.
-
-    Attributes:
-        role: `Role.EMBEDDING`, `Role.HIDDEN`, `Role.READOUT`, or `UNSCALED`; inferred if None.
-        axes: Which axes are inputs, outputs or a stack of layers.
-        linear: False for a parameter that the model does not use linearly, such as a temperature inside an exponential.
-            A multiplier would not commute with its use, so the parameter gets the equivalent exponents with
-            multiplier 1.
-        init: The constant in front of the initialization, for prescriptions without a `base` to measure it on.
-    """
-
-    role: Role | str | None = None
-    axes: Axes | None = None
-    linear: bool = True
-    init: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.role is not None and self.role not in (*Role, UNSCALED):
-            raise ValueError(f"role is {self.role!r}: expected one of {', '.join((*Role, UNSCALED))}")
-        if not self.init >= 0:
-            raise ValueError(f"init is {self.init}: expected 0 or more")
-
-
-Rules: TypeAlias = Mapping[str, Rule]
-"""Rules by path pattern, such as `*/out/kernel`; `*` also matches slashes. The first matching rule applies."""
-
-NO_RULES: Rules = MappingProxyType({})
 _NO_RULE = Rule()
 
 
@@ -141,7 +108,7 @@ def find_roles(
     if other is not None:
         same = _same_leaves(other, list(shapes), "the model at the other width")
         others = {path: tuple(leaf.shape) for path, leaf in zip(shapes, same, strict=True)}
-    rule_of = dict(_match(list(shapes), rules))
+    rule_of = dict(match_rules(list(shapes), rules))
     known = convention(params)
 
     inferred = [path for path in shapes if rule_of.get(path, _NO_RULE).role is None]
@@ -155,8 +122,8 @@ def find_roles(
         _leaf(path, shape, others[path], rule_of.get(path, _NO_RULE), known.get(path)) for path, shape in shapes.items()
     ]
     _refuse_several_readouts([leaf.path for leaf in leaves if leaf.role is Role.READOUT and leaf.path in inferred])
-    if not headless:
-        _refuse_tied(leaves)
+    if inferred and not headless:  # rules for all leaves know better
+        _refuse_without_readout(leaves)
     return Layout(tuple(leaves), jax.tree.structure(params))
 
 
@@ -167,15 +134,22 @@ def _leaf(path: str, shape: tuple[int, ...], other: tuple[int, ...], rule: Rule,
         if len(shape) > 1 and (rule.role in (Role.HIDDEN, Role.READOUT) or (rule.role is None and grown)):
             raise ValueError(
                 f"{path!r} of shape {shape}: cannot tell which axes are inputs and which are outputs; pass a "
-                f"convention, or a rule such as {{{path!r}: Rule(axes=Axes(inputs=(0,), outputs=(1,)))}}"
+                f"convention, or a rule such as {{{path!r}: Rule(axes={_suggested(len(shape))})}}"
             )
         axes = Axes(outputs=tuple(range(len(shape))))
     axes.check(path, shape)
     role = rule.role or _inferred(path, axes, grown, shape, other)
+    if rule.role in (Role.HIDDEN, Role.READOUT) and grown and not set(grown) & set(axes.inputs):
+        raise ValueError(f"{path!r} is to be {role}, but its inputs do not grow, from {other} to {shape}")
     if role in (Role.HIDDEN, Role.READOUT) and not axes.inputs:
         raise ValueError(f"{path!r} is to be {role} but has no input axes: give them in its rule's `axes`")
     leaf_role = None if role in (UNSCALED, None) else Role(role)
     return Leaf(path=path, shape=shape, role=leaf_role, axes=axes, linear=rule.linear, init=rule.init)
+
+
+def _suggested(axes: int) -> str:
+    stack = f"stack=({', '.join(map(str, range(axes - 2)))},), " if axes > 2 else ""
+    return f"Axes({stack}inputs=({axes - 2},), outputs=({axes - 1},))"
 
 
 def _inferred(path: str, axes: Axes, grown: list[int], shape: tuple[int, ...], other: tuple[int, ...]) -> LeafRole:
@@ -187,24 +161,6 @@ def _inferred(path: str, axes: Axes, grown: list[int], shape: tuple[int, ...], o
     if sums:
         return Role.READOUT
     return Role.EMBEDDING if produces else None
-
-
-def _match(paths: list[str], rules: Rules) -> Iterator[tuple[str, Rule]]:
-    for pattern, rule in rules.items():
-        if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"the rule for {pattern!r} is {rule!r}: expected a Rule, e.g. Rule(role=Role.HIDDEN)")
-    unused = set(rules)
-    for path in paths:
-        for pattern, rule in rules.items():
-            if fnmatch.fnmatchcase(path, pattern):
-                unused.discard(pattern)
-                yield path, rule
-                break
-    if unused:
-        pattern = next(pattern for pattern in rules if pattern in unused)
-        hidden = any(fnmatch.fnmatchcase(path, pattern) for path in paths)
-        why = "an earlier rule matches all of its leaves" if hidden else "no leaf has such a path"
-        raise ValueError(f"rule {pattern!r} applies to nothing, {why}; the paths are {', '.join(paths)}")
 
 
 def _refuse_different_growth(shapes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
@@ -246,8 +202,8 @@ def _refuse_shared(named: Mapping[str, Any]) -> None:
     """Raise if one array is used twice: as embedding and readout it would need two multipliers."""
     seen: dict[int, str] = {}
     for path, leaf in named.items():
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            continue
+        if isinstance(leaf, jax.ShapeDtypeStruct) or len(leaf.shape) < 2:
+            continue  # one array of zeros may serve as several biases
         if id(leaf) in seen:
             raise ValueError(
                 f"{path!r} and {seen[id(leaf)]!r} are the same array: tied parameters cannot have two roles; "
@@ -267,12 +223,13 @@ def _refuse_several_readouts(inferred: Sequence[str]) -> None:
         )
 
 
-def _refuse_tied(leaves: list[Leaf]) -> None:
+def _refuse_without_readout(leaves: list[Leaf]) -> None:
     if any(leaf.role is Role.READOUT for leaf in leaves):
         return
-    lookups = [leaf.path for leaf in leaves if leaf.role is Role.EMBEDDING and leaf.axes.inputs]
-    if lookups:
-        raise ValueError(
-            f"no leaf is a readout: if {lookups[0]!r} is tied to it, give the model a separate readout, since "
-            "embedding and readout scale differently; if the model has none, pass headless=True"
-        )
+    lookups = [repr(leaf.path) for leaf in leaves if leaf.role is Role.EMBEDDING and leaf.axes.inputs]
+    tied = f"if {' or '.join(lookups)} is tied to it, give the model a separate readout, since embedding and readout "
+    raise ValueError(
+        "no leaf is a readout: "
+        + (f"{tied}scale differently, or use ww.plan, which can fold it; " if lookups else "")
+        + "if the model has none, pass headless=True"
+    )

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from widthwise.parameterize.paths import PyTree
+from widthwise.trace.paths import PyTree
 
 
 @jax.tree_util.register_dataclass

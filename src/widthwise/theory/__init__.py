@@ -47,3 +47,5 @@ from widthwise.theory.rates import RateRule as RateRule
 from widthwise.theory.rates import read_rates as read_rates
 from widthwise.theory.solver import solve as solve
 from widthwise.theory.solver import solve_by_role as solve_by_role
+from widthwise.theory.stored import move_case as move_case
+from widthwise.theory.stored import without_multipliers as without_multipliers

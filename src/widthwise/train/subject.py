@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from widthwise.data import Reader
 from widthwise.measure import Measurement, Subject
+from widthwise.measure.subject import described
 from widthwise.parameterize import PyTree
 from widthwise.train.inputs import Inputs
 from widthwise.train.program import Lane, Program, State
@@ -43,7 +44,7 @@ def subject_of(spec: Spec, inputs: Inputs, *, examples: int = 8) -> Callable[[in
             return after.params, (after, lane)
 
         return Subject(
-            plan=run.prescription,
+            **described(run.prescription),
             start=start,
             step=step,
             measure=lambda initial, params: _look(initial, params, run.lane, probe, program=run.program),

@@ -1,0 +1,384 @@
+"""The front door: one call that plans how a model of your own changes with its width.
+
+    plan = ww.plan(build, width=4096, base_width=256, example=tokens)
+    params = plan.init(key)
+    optimizer = plan.adamw(3e-3, weight_decay=0.1)        # 3e-3 was tuned at width 256
+
+All factors are relative to the base width, where the plan is the plain model. Nothing is multiplied when the model is
+called, unless you ask for it: initialization, learning rate and epsilon of each parameter carry the parameterization.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from widthwise.measure import CoordinateCheck, check_coordinates
+from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE
+from widthwise.planning.apply import at_path, map_with
+from widthwise.planning.build import Build, Builder, OwnModel
+from widthwise.planning.optimizers import FAMILY_OF, Optimizers
+from widthwise.planning.stored import PlannedSize, Stored, multiplied, root_mean_square, with_size
+from widthwise.planning.subject import subject_of
+from widthwise.scaling import (
+    NO_RULES,
+    ChangedNumber,
+    Parameter,
+    Part,
+    PlanTable,
+    Rules,
+    Traced,
+    find_factors,
+    find_parameters,
+    table_of,
+)
+from widthwise.theory import (
+    ALIGNMENTS,
+    PARAMETERIZATIONS,
+    Alignment,
+    Assessment,
+    OptimizerFamily,
+    Parameterization,
+    solve,
+)
+from widthwise.trace import Trace, trace
+from widthwise.trace.numbers import changed_numbers
+from widthwise.trace.paths import PyTree, named_leaves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Optimizers):
+    """What changes for every parameter of a model between the base width and another width.
+
+    Attributes:
+        builder: How to build and call the model.
+        width: The width of the model.
+        base_width: The width at which the learning rate was tuned.
+        exponents: The exponents of the theory.
+        parameters: The parameters, with the part that each plays.
+        factors: The factors of each parameter, by path.
+        numbers: Numbers inside the model that change with its width.
+        multipliers: Whether parameters are stored differently from how they act.
+    """
+
+    builder: Builder
+    width: int
+    base_width: int
+    numbers: tuple[ChangedNumber, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __str__(self) -> str:
+        return str(self.explain())
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the forward pass was traced."""
+        return self.builder.example != ()
+
+    def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
+        """Return a table of what is planned for every parameter.
+
+        Args:
+            learning_rate: The learning rate at the base width; None to show factors.
+            epsilon: The epsilon at the base width; None to show factors.
+        """
+        return table_of(self, learning_rate=learning_rate, epsilon=epsilon)
+
+    def at(self, width: int) -> "Plan":
+        """Return the plan of the same model at another width."""
+        return _plan(self.builder, width=width, base_width=self.base_width, exponents=self.exponents, **self.options)
+
+    def check(
+        self,
+        loss: Callable[[Any, Any], jax.Array],
+        batch: Any,
+        *,
+        widths: Sequence[int] | None = None,
+        optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> CoordinateCheck:
+        """Train the model for a few steps at several widths, and check that sizes do not change with width.
+
+        Args:
+            loss: The loss, from the model and the batch. The model can be called as `model(*inputs)`, whatever `build`
+                returns.
+            batch: Examples with targets, used at every step.
+            widths: Two or more widths; by default one, two and four times the base width.
+            optimizer: Makes the optimizer of a plan, e.g. `lambda plan: plan.adamw(1e-3)`.
+            learning_rate: The learning rate of the default optimizer of the plan's family.
+            seeds: The number of runs per width; two or more for intervals.
+            steps: The number of training steps.
+            tolerance: The largest allowed slope of log size against log width.
+            show: Whether to print progress, table and verdict.
+
+        Returns:
+            The result for all layers; `passed` is the verdict.
+        """
+        widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
+        make = optimizer or (lambda plan: plan.default(learning_rate))
+        plans = {width: self.at(width) for width in widths}
+        seeds = seeds if self.builder.can_draw(self.base_width) else 1  # without a key, every seed is the same
+
+        def progress(width: int, seed: int) -> None:
+            if show:
+                print(f"training width {width}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
+
+        result = check_coordinates(
+            lambda width: subject_of(plans[width], make(plans[width]), loss, batch),
+            widths=widths,
+            seeds=seeds,
+            steps=steps,
+            tolerance=tolerance,
+            progress=progress,
+        )
+        if show:
+            print(result)  # noqa: T201
+        return result
+
+    def init(self, key: jax.Array) -> Any:
+        """Build the model at its width, with parameters of the planned size.
+
+        Returns:
+            What `build` returns: a module, or parameters (without the function beside them).
+        """
+        if not self.builder.can_draw(self.width):
+            raise ValueError(
+                "build takes a width only, so it cannot be given a key: let it take (width, key), or pass a model that "
+                "you built to plan.rescale(...)"
+            )
+        return self._finished(self.builder.at(self.width, key))
+
+    def rescale(self, model: Any) -> Any:
+        """Bring the parameters of a freshly built model to the planned size, keeping their directions.
+
+        Every parameter gets the root mean square (RMS) that it has at the base width, times its factor; layer by layer
+        if layers are stacked. Parameters whose shape is the same at the base width do not change, and neither do zeros.
+        Rescaling twice is the same as rescaling once.
+
+        Args:
+            model: The model, in any form in which `build` may return it, or its parameters.
+        """
+        return self._finished(self.builder.read(model))
+
+    def effective(self, stored: Any) -> Any:
+        """Return the model as it acts. Only a plan with multipliers needs this."""
+        return stored.rebuild(self.acting(stored)) if isinstance(stored, Stored) else self.acting(stored)
+
+    def acting(self, stored: Any) -> PyTree:
+        """Return the parameters as they act, as a tree."""
+        if not self.multipliers:
+            return stored
+        if not isinstance(stored, Stored):
+            raise ValueError("expected the stored parameters that plan.init or plan.rescale returned")
+        return map_with(multiplied, {path: found.multiplier for path, found in self.factors.items()}, stored.params)
+
+    def initial(self, key: jax.Array) -> PyTree:
+        """Return initial parameters of the planned size: those of `init`, as a tree."""
+        model = self.builder.at(self.width, key)
+        params = self._rescaled(model.params)
+        return Stored(params, model.rebuild) if self.multipliers else params
+
+    def _finished(self, model: OwnModel) -> Any:
+        params = self._rescaled(model.params)
+        return Stored(params, model.rebuild) if self.multipliers else model.rebuild(params)
+
+    def _rescaled(self, params: PyTree) -> PyTree:
+        self._refuse_other_model(params)
+        sizes = {parameter.path: self._planned_size(parameter) for parameter in self.parameters}
+        return map_with(with_size, sizes, params)
+
+    def _planned_size(self, parameter: Parameter) -> PlannedSize | None:
+        if parameter.shape == parameter.base_shape and self.factors[parameter.path].init == 1:
+            return None
+        over = (*parameter.axes.inputs, *parameter.axes.outputs)
+        return PlannedSize(self.base_sizes[parameter.path] * self.factors[parameter.path].init, over)
+
+    @property
+    def base_sizes(self) -> Mapping[str, np.ndarray]:
+        """The root mean square of every parameter at the base width, layer by layer, measured on one draw."""
+        return self.builder.once(("sizes", self.base_width), self._measure_sizes)
+
+    def _measure_sizes(self) -> Mapping[str, np.ndarray]:
+        axes = {parameter.path: (*parameter.axes.inputs, *parameter.axes.outputs) for parameter in self.parameters}
+
+        @jax.jit
+        def sizes(key: jax.Array) -> dict[str, jax.Array]:
+            leaves = named_leaves(self.builder.at(self.base_width, key).params)
+            return {path: root_mean_square(leaf, axes[path]) for path, leaf in leaves.items()}
+
+        with jax.ensure_compile_time_eval():  # also where `init` is called inside a compiled function
+            return {path: np.asarray(size) for path, size in sizes(jax.random.key(0)).items()}
+
+    def _refuse_other_model(self, params: PyTree) -> None:
+        shapes = {parameter.path: parameter.shape for parameter in self.parameters}
+        for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+            if tuple(leaf.shape) != at_path(shapes, path):
+                raise ValueError(
+                    f"{jax.tree_util.keystr(path)} has shape {tuple(leaf.shape)}: the plan is for width {self.width}, "
+                    f"where it has {at_path(shapes, path)}"
+                )
+
+
+def plan(
+    build: Build,
+    *,
+    width: int,
+    base_width: int,
+    example: Any = (),
+    call: Callable[..., Any] | None = None,
+    parameterization: Parameterization | str = "mup",
+    optimizer: OptimizerFamily | str = "adam",
+    alignment: Alignment | str = "full",
+    exponents: Assessment | None = None,
+    rules: Rules = NO_RULES,
+    headless: bool = False,
+    scaled_logits: bool = False,
+    multipliers: bool = False,
+) -> Plan:
+    """Plan how a model changes between the base width and another width.
+
+    The forward pass is traced at both widths, so the role of every parameter comes from how it is used. Nothing is
+    computed, and no large array is allocated.
+
+    Args:
+        build: A function of the width, or of the width and a key, that returns your model: an NNX, Equinox or Linen
+            module, a pair (params, apply), or parameters alone.
+        width: The width of the model to train.
+        base_width: The width at which its learning rate was tuned.
+        example: Arguments for a call of the model, or one argument: an array, or its shape (`jax.ShapeDtypeStruct`).
+        call: How to call the model, if not as `model(*example)`: a function of the model and the example.
+        parameterization: "mup", "standard", "ntk", "mean_field", or a `Parameterization`. Without multipliers, standard
+            and NTK are the same, and so are muP and mean-field.
+        optimizer: The optimizer, such as "adamw", "sgd", "adafactor", "lion", or a family.
+        alignment: "full", "none", "tensor_programs", or an `Alignment`.
+        exponents: Exponents from `solve` or `check`, instead of the three above.
+        rules: Roles and axes of particular parameters, by path. Rules take precedence over what is traced.
+        headless: Whether the model has no readout on purpose.
+        scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
+        multipliers: Whether to store parameters in the form of the parameterization, with multipliers. The model must
+            then be called with `plan.effective(params)`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import widthwise as ww
+    >>> def build(width, key):
+    ...     keys = jax.random.split(key, 3)
+    ...     shapes = {"in": (8, width), "mid": (width, width), "out": (width, 1)}
+    ...     return {name: jax.random.normal(k, s) / s[0] ** 0.5 for k, (name, s) in zip(keys, shapes.items())}, apply
+    >>> def apply(params, x):
+    ...     return jnp.tanh(jnp.tanh(x @ params["in"]) @ params["mid"]) @ params["out"]
+    >>> plan = ww.plan(build, width=1024, base_width=256, example=jnp.ones((4, 8)))
+    >>> print(plan)
+    path  shape      role       fan-in  init ×  learning rate ×  epsilon ×
+    ──────────────────────────────────────────────────────────────────────
+    in    8×1024     embedding       8       1                1       0.25
+    mid   1024×1024  hidden       1024     0.5             0.25       0.25
+    out   1024×1     readout      1024    0.25             0.25          1
+    """
+    for name, value in (("width", width), ("base_width", base_width)):
+        if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
+    if exponents is None:
+        exponents = solve(
+            _named(parameterization, PARAMETERIZATIONS, "parameterization"),
+            _named(optimizer, FAMILY_OF, "optimizer"),
+            _named(alignment, ALIGNMENTS, "alignment"),
+        )
+    if exponents.rates is None:
+        broken = "; ".join(str(constraint) for constraint in exponents.broken)
+        raise ValueError(f"{exponents.parameterization.name!r} is unstable at initialization: {broken}")
+    return _plan(
+        Builder(build=build, example=example if isinstance(example, tuple) else (example,), call=call),
+        width=width,
+        base_width=base_width,
+        exponents=exponents,
+        rules=rules,
+        headless=headless,
+        scaled_logits=scaled_logits,
+        multipliers=multipliers,
+    )
+
+
+def _plan(
+    builder: Builder,
+    *,
+    width: int,
+    base_width: int,
+    exponents: Assessment,
+    rules: Rules,
+    headless: bool,
+    scaled_logits: bool,
+    multipliers: bool,
+) -> Plan:
+    # Roles are found by comparing two widths, and the width may be the base width.
+    other = width if width != base_width else 2 * base_width
+    base, base_trace = _traced(builder, base_width)
+    traced, other_trace = _traced(builder, other)
+    parameters = find_parameters(traced, base, rules=rules, headless=headless, scaled_logits=scaled_logits)
+    numbers = changed_numbers(base_trace.jaxpr, other_trace.jaxpr) if base_trace and other_trace else ()
+    if width == base_width:
+        parameters = tuple(
+            replace(p, shape=p.base_shape, fan_in=int(p.fan_in / p.grows_in), grows_in=_SAME, grows_out=_SAME)
+            for p in parameters
+        )
+    _refuse_inner_readouts(parameters, exponents.family)
+    return Plan(
+        builder=builder,
+        width=width,
+        base_width=base_width,
+        exponents=exponents,
+        parameters=parameters,
+        factors=find_factors(parameters, exponents, multipliers=multipliers),
+        numbers=numbers,
+        multipliers=multipliers,
+        options={
+            "rules": rules,
+            "headless": headless,
+            "scaled_logits": scaled_logits,
+            "multipliers": multipliers,
+        },
+    )
+
+
+_SAME = Fraction(1)
+
+
+def _named(value: Any, known: Mapping[str, Any], what: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value not in known:
+        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(known)}")
+    return known[value]
+
+
+def _traced(builder: Builder, width: int) -> tuple[Traced, Trace | None]:
+    """Return the shapes and uses of the parameters at a width."""
+    return builder.once(("traced", width), lambda: _trace_at(builder, width))
+
+
+def _trace_at(builder: Builder, width: int) -> tuple[Traced, Trace | None]:
+    params = builder.shapes(width)
+    shapes = {path: tuple(leaf.shape) for path, leaf in named_leaves(params).items()}
+    forward = builder.forward(width)
+    traced = None if forward is None else trace(forward, params, *builder.example)
+    if traced is None:
+        return Traced(shapes=shapes, uses=None, unseen={}), None
+    return Traced(shapes=shapes, uses=traced.uses, unseen=traced.unseen), traced
+
+
+def _refuse_inner_readouts(parameters: tuple[Parameter, ...], family: OptimizerFamily) -> None:
+    inner = [parameter.path for parameter in parameters if parameter.part is Part.INNER_READOUT]
+    if inner and family.gradient_power:
+        raise ValueError(
+            f"{inner[0]!r} has inputs that grow and a fixed number of outputs that later layers use. Its gradient "
+            f"changes with width in a way that no learning rate of {family.name} follows: expected an optimizer that "
+            "normalizes gradients, such as adamw, or outputs that grow with the width"
+        )

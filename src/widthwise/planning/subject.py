@@ -1,0 +1,64 @@
+"""The subject of a coordinate check: a planned model with an optimizer and a loss.
+
+The programs that do not depend on the optimizer are kept with the model, since most of what a check takes is their
+compilation, and a check is rarely alone: next comes one with another optimizer or learning rate.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import optax
+
+from widthwise.measure import Measurement, Subject, measure
+from widthwise.theory import without_multipliers
+from widthwise.trace.paths import PyTree
+
+if TYPE_CHECKING:
+    from widthwise.planning.plan import Plan
+
+Loss = Callable[[Any, Any], jax.Array]
+
+
+class Programs(NamedTuple):
+    """What is compiled once for all optimizers: initial parameters, gradients, and measurements."""
+
+    draw: Callable[[jax.Array], PyTree]
+    gradients: Callable[[PyTree, Any], PyTree]
+    look: Callable[[PyTree, PyTree, Any], Measurement]
+
+    @classmethod
+    def of(cls, plan: "Plan", loss: Loss) -> "Programs":
+        """Return the programs of a planned model."""
+
+        def objective(stored: PyTree, batch: Any) -> jax.Array:
+            model = plan.builder.at(plan.width)  # in the compiled function, where its own parameters are never drawn
+            return loss(model.callable(plan.acting(stored)), batch)
+
+        def look(initial: PyTree, params: PyTree, batch: Any) -> Measurement:
+            return measure(objective, initial, params, batch)
+
+        return cls(jax.jit(plan.initial), jax.jit(jax.grad(objective)), jax.jit(look))
+
+
+def subject_of(plan: "Plan", optimizer: optax.GradientTransformation, loss: Loss, batch: Any) -> Subject:
+    """Return a planned model, ready for training on one batch."""
+    programs: Programs = plan.builder.once(("programs", plan.width, loss), lambda: Programs.of(plan, loss))
+
+    @jax.jit
+    def update(gradients: PyTree, state: PyTree, params: PyTree) -> tuple[PyTree, PyTree]:
+        updates, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state
+
+    def start(seed: int) -> tuple[PyTree, PyTree]:
+        params = programs.draw(jax.random.key(seed))
+        return params, jax.jit(optimizer.init)(params)
+
+    return Subject(
+        exponents=plan.exponents if plan.multipliers else without_multipliers(plan.exponents),
+        roles={parameter.path: parameter.role for parameter in plan.parameters},
+        products=tuple(p.path for p in plan.parameters if p.role is not None and p.axes.inputs),
+        start=start,
+        step=lambda params, state, index: update(programs.gradients(params, batch), state, params),
+        measure=lambda initial, params: programs.look(initial, params, batch),
+    )

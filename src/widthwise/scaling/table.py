@@ -1,0 +1,166 @@
+"""The table of a plan: what changes for every parameter, and what to look at."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from widthwise.scaling.factors import Factors
+from widthwise.scaling.parameters import Parameter, Part
+from widthwise.scaling.text import text_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedNumber:
+    """A number in the model that differs between two widths.
+
+    Attributes:
+        operation: The operation that it enters, such as `mul`.
+        base: Its value at the base width.
+        here: Its value at the other width.
+        where: The file and line of the model's code; empty if unknown.
+    """
+
+    operation: str
+    base: float
+    here: float
+    where: str
+
+
+class Planned(Protocol):
+    """What a table shows of a plan, whatever framework its model is written in."""
+
+    @property
+    def base_width(self) -> int: ...  # noqa: D102
+    @property
+    def parameters(self) -> tuple[Parameter, ...]: ...  # noqa: D102
+    @property
+    def factors(self) -> Mapping[str, Factors]: ...  # noqa: D102
+    @property
+    def numbers(self) -> tuple[ChangedNumber, ...]: ...  # noqa: D102
+    @property
+    def multipliers(self) -> bool: ...  # noqa: D102
+    @property
+    def is_traced(self) -> bool: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """What is planned for one parameter, or for the same parameter of several layers.
+
+    Attributes:
+        path: Its path; `*` stands for the numbers of layers.
+        count: The number of parameters.
+        shape: Its shape.
+        role: The part that it plays.
+        fan_in: The number of terms of the sum it enters; None if it enters none.
+        init: The factor on its initial size.
+        multiplier: The factor on the stored parameter.
+        learning_rate: The factor on the learning rate, or the learning rate.
+        epsilon: The factor on epsilon, or the epsilon.
+    """
+
+    path: str
+    count: int
+    shape: tuple[int, ...]
+    role: str
+    fan_in: int | None
+    init: float
+    multiplier: float
+    learning_rate: float
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """The rows of a plan and its notes; `str()` returns them as text.
+
+    Attributes:
+        rows: One row per parameter, layers that are alike together.
+        notes: What to look at.
+        headings: The names of the last columns.
+        multipliers: Whether any parameter has a multiplier.
+    """
+
+    rows: tuple[PlanRow, ...]
+    notes: tuple[str, ...]
+    headings: tuple[str, str]
+    multipliers: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as values for `json.dumps`."""
+        return {"parameters": [{**asdict(row), "shape": list(row.shape)} for row in self.rows], "notes": self.notes}
+
+    def __str__(self) -> str:
+        several = any(row.count > 1 for row in self.rows)
+        names = ["path", *(["layers"] if several else []), "shape", "role", "fan-in", "init ×"]
+        names += [*(["multiplier ×"] if self.multipliers else []), *self.headings]
+        right = [i for i, name in enumerate(names) if name not in ("path", "shape", "role")]
+        lines = text_table(names, [self._cells(row, several) for row in self.rows], right=right)
+        return "\n".join([lines, *(f"note: {note}" for note in self.notes)])
+
+    def _cells(self, row: PlanRow, several: bool) -> list[str]:
+        return [
+            row.path,
+            *([str(row.count)] if several else []),
+            "×".join(map(str, row.shape)) or "scalar",
+            row.role,
+            "–" if row.fan_in is None else str(row.fan_in),
+            f"{row.init:.4g}",
+            *([f"{row.multiplier:.4g}"] if self.multipliers else []),
+            f"{row.learning_rate:.4g}",
+            f"{row.epsilon:.4g}",
+        ]
+
+
+def table_of(plan: Planned, *, learning_rate: float | None, epsilon: float | None) -> PlanTable:
+    """Return the table of a plan, with factors or with numbers."""
+    groups: dict[PlanRow, list[str]] = {}
+    for parameter in plan.parameters:
+        factors = plan.factors[parameter.path]
+        row = PlanRow(
+            path=_LAYER.sub("*", parameter.path),
+            count=1,
+            shape=parameter.shape,
+            role=parameter.part.value,
+            fan_in=parameter.fan_in if parameter.axes.inputs else None,
+            init=factors.init,
+            multiplier=factors.multiplier,
+            learning_rate=factors.learning_rate * (1 if learning_rate is None else learning_rate),
+            epsilon=factors.epsilon * (1 if epsilon is None else epsilon),
+        )
+        groups.setdefault(row, []).append(parameter.path)
+    rows = (
+        replace(row, path=paths[0]) if len(paths) == 1 else replace(row, count=len(paths))
+        for row, paths in groups.items()
+    )
+    return PlanTable(
+        rows=tuple(rows),
+        notes=tuple(_notes(plan)),
+        headings=(
+            "learning rate ×" if learning_rate is None else "learning rate",
+            "epsilon ×" if epsilon is None else "epsilon",
+        ),
+        multipliers=plan.multipliers,
+    )
+
+
+_LAYER = re.compile(r"(?<![^/._])\d+(?![^/.])")
+"""The number of a layer in a path: `blocks/3/mlp`, `Block_3/mlp` or `blocks.3.mlp`."""
+
+
+def _notes(plan: Planned) -> Iterator[str]:
+    """Yield what a user should look at."""
+    for number in plan.numbers:
+        where = f" at {number.where}" if number.where else ""
+        yield (
+            f"a number in the model changes with width{where}: {number.operation} by {number.base:.6g} at width "
+            f"{plan.base_width}, {number.here:.6g} here. Plans assume fixed numbers: keep its value at the base width; "
+            "or, for 1/√d in attention with heads that grow, let it fall as 1/d from there"
+        )
+    gains = [parameter.path for parameter in plan.parameters if parameter.gain_of is not None]
+    for parameter in plan.parameters:
+        if parameter.part is Part.TIED and gains:
+            yield f"{parameter.path} is the readout too; the factor of its logits is in {' and '.join(gains)}"
+    if not plan.is_traced:
+        yield "the forward pass was not traced, since there is no example"

@@ -1,0 +1,153 @@
+"""Follow the parameters of a model through its traced forward pass, to where they act.
+
+A trace (a jaxpr) lists every operation of a model, whatever framework it was written in. Walking through it shows which
+axis of a weight is summed over, so no convention has to be known. Control flow (`scan`, `while`, `cond`, `remat`,
+`jit`, `shard_map`) is entered. The walk needs shapes only, so a model of any size can be traced.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import jax.numpy as jnp
+from jax.extend.core import Literal as Constant
+
+from widthwise.scaling.operations import Found, Key, Operation, Value, note
+from widthwise.scaling.views import Piece
+
+BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+"""The parameters of operations that hold a traced function to be called with the same arguments."""
+
+
+def walk(jaxpr: Any, weights: Sequence[Value]) -> Found:
+    """Walk through a trace; return how the parameters are used.
+
+    Args:
+        jaxpr: The trace.
+        weights: What is known of its first arguments. The others are examples.
+    """
+    found = Found()
+    _walk(jaxpr, arguments_of(jaxpr, weights), found, (), closed_over(jaxpr, weights))
+    return found
+
+
+def arguments_of(jaxpr: Any, weights: Sequence[Value]) -> list[Value]:
+    """Return what is known of the arguments of a trace: parameters, then examples."""
+    return [*weights, *[Value(dynamic=True)] * (len(jaxpr.invars) - len(weights))]
+
+
+def closed_over(jaxpr: Any, weights: Sequence[Value]) -> dict[Any, Value]:
+    """Return what is known of the arrays that a traced function closes over.
+
+    Token ids are examples also if they are not arguments, and so is everything if there are no arguments.
+    """
+    alone = len(jaxpr.invars) == len(weights)
+    return {var: Value(dynamic=alone or jnp.issubdtype(var.aval.dtype, jnp.integer)) for var in jaxpr.constvars}
+
+
+def body_of(operation: Any) -> Any | None:
+    """Return the traced function that an operation calls, if it calls one with its own arguments."""
+    if operation.primitive.name in ("scan", "while", "cond", "pallas_call"):
+        return None
+    body = next((x for name in BODIES if (x := operation.params.get(name)) is not None), None)
+    body = getattr(body, "jaxpr", body)
+    return body if body is not None and len(body.invars) == len(operation.invars) else None
+
+
+def _walk(
+    jaxpr: Any, values: Sequence[Value], found: Found, place: Key, closed: Mapping[Any, Value] = MappingProxyType({})
+) -> list[Value]:
+    known: dict[Any, Value] = {**closed, **dict(zip(jaxpr.invars, values, strict=True))}
+    consumers = Counter(
+        atom for operation in jaxpr.eqns for atom in operation.invars if not isinstance(atom, Constant)
+    ) + Counter(atom for atom in jaxpr.outvars if not isinstance(atom, Constant))
+
+    def value(atom: Any) -> Value:
+        if isinstance(atom, Constant):
+            return Value()
+        got = known.get(atom, Value())
+        return replace(got, gains=frozenset()) if got.gains and consumers[atom] > 1 else got
+
+    for index, operation in enumerate(jaxpr.eqns):
+        given, key = [value(atom) for atom in operation.invars], (*place, index)
+        known.update(zip(operation.outvars, follow(operation, given, found, key), strict=True))
+    return [value(atom) for atom in jaxpr.outvars]
+
+
+def follow(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
+    """Note what an operation does with parameters; return what is known of its results."""
+    results = _nested(operation, given, found, key)
+    return Operation(operation, given, found, key).results() if results is None else results
+
+
+def _nested(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value] | None:
+    """Walk into an operation that contains others; None if it does not."""
+    params = operation.params
+    match operation.primitive.name:
+        case "scan":
+            return _scan(operation, given, found, key)
+        case "while":
+            conditions, constants = params["cond_nconsts"], params["body_nconsts"]
+            body = params["body_jaxpr"].jaxpr
+            fixed, carry = given[conditions : conditions + constants], given[conditions + constants :]
+            carry = _carried(lambda carried: _walk(body, [*fixed, *carried], Found(), key), carry, found, key)
+            return _walk(body, [*fixed, *carry], found, key)
+        case "cond":
+            results = [_walk(branch.jaxpr, given[1:], found, (*key, i)) for i, branch in enumerate(params["branches"])]
+            return [_joined(options) for options in zip(*results, strict=True)]
+    body = body_of(operation)
+    if body is None:
+        return None
+    inside = [
+        value if tuple(var.aval.shape) == tuple(atom.aval.shape) else value.resized(var.aval.shape)
+        for value, var, atom in zip(given, body.invars, operation.invars, strict=True)
+    ]
+    results = _walk(body, inside, found, key)
+    return [
+        result.resized(var.aval.shape) if len(var.aval.shape) == len(atom.aval.shape) else replace(result, views=())
+        for result, var, atom in zip(results, operation.outvars, body.outvars, strict=True)
+    ]
+
+
+def _scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
+    body, carries = operation.params["jaxpr"].jaxpr, operation.params["num_carry"]
+    results = _walk(body, in_scan(operation, given, found, key), found, key)
+    length = (Piece(None, operation.params["length"]),)
+    stacked = [value.moved(lambda view: replace(view, parts=(length, *view.parts))) for value in results[carries:]]
+    return [*results[:carries], *stacked]
+
+
+def in_scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
+    """Return what is known of the arguments of a scan's body, in every iteration."""
+    params = operation.params
+    constants, carries = params["num_consts"], params["num_carry"]
+    fixed, first = given[:constants], given[constants : constants + carries]
+    each = [value.moved(lambda view: view.one_of([0], scanned=True)) for value in given[constants + carries :]]
+
+    def step(carried: list[Value]) -> list[Value]:
+        return _walk(params["jaxpr"].jaxpr, [*fixed, *carried, *each], Found(), key)[:carries]
+
+    return [*fixed, *_carried(step, first, found, key), *each]
+
+
+def _carried(step: Callable[[list[Value]], list[Value]], first: list[Value], found: Found, key: Key) -> list[Value]:
+    """Return what is known of the state that a loop carries, in every iteration."""
+    carry = first
+    while True:
+        after = [_joined(pair) for pair in zip(carry, step(carry), strict=True)]
+        if after == carry:
+            break
+        carry = after
+    for before, value in zip(first, carry, strict=True):
+        if before.is_weight and not value.views:  # a first state that is learned
+            note(found, key, "elementwise", before.views)
+    return carry
+
+
+def _joined(options: Sequence[Value]) -> Value:
+    first, *rest = options
+    for other in rest:
+        first = first.joined(other)
+    return first
