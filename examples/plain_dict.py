@@ -1,4 +1,4 @@
-"""Parameterize a model that is a dict and a function: three lines, and rules instead of a framework convention."""
+"""A model that is a dict and a function: tuned at width 32, trained at any width."""
 
 import jax
 import jax.numpy as jnp
@@ -6,45 +6,36 @@ import optax
 
 import widthwise as ww
 
-BASE_WIDTH = 32  # where the learning rate was tuned
-RULES = {"w*": ww.Rule(axes=ww.Axes(inputs=(0,), outputs=(1,)))}
 
-
-def build(width: int) -> dict[str, jax.Array]:
+def build(width: int, key: jax.Array):
     sizes = [8, width, width, 1]
-    keys = jax.random.split(jax.random.key(0), len(sizes))
-    shapes = zip(keys, sizes, sizes[1:], strict=False)
-    return {f"w{i}": jax.random.normal(key, (n, m)) / n**0.5 for i, (key, n, m) in enumerate(shapes)}
+    keys = jax.random.split(key, 3)
+    shapes = zip(keys, sizes[:-1], sizes[1:], strict=True)
+    return [jax.random.normal(key, (n, m)) / n**0.5 for key, n, m in shapes], predict
 
 
-def predict(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    return jnp.tanh(jnp.tanh(x @ params["w0"]) @ params["w1"]) @ params["w2"]
+def predict(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+    first, second, last = weights
+    return jnp.tanh(jnp.tanh(x @ first) @ second) @ last
 
 
 def train(width: int, learning_rate: float = 1e-2, steps: int = 200) -> float:
-    params = build(width)
-    exponents = ww.solve(ww.MEAN_FIELD, ww.ADAM, ww.FULL)
-    other, base = jax.eval_shape(lambda: build(2 * width)), build(BASE_WIDTH)
-    sizes = {"width": width, "base_width": BASE_WIDTH}
-    plan = ww.prescribe(params, exponents=exponents, **sizes, other=other, base=base, rules=RULES)  # 1
-    params = plan.rescale(params)
-    optimizer = ww.optim.adam_atan2(learning_rate, plan)  # 2
     x = jax.random.normal(jax.random.key(1), (64, 8))
     y = jnp.sin(x.sum(axis=1, keepdims=True))
+    plan = ww.plan(build, width=width, base_width=32, example=x)
+    params = plan.init(jax.random.key(0))
+    optimizer = plan.adamw(learning_rate)
 
     @jax.jit
     def step(params, state):
-        def loss(params):
-            return jnp.mean((predict(plan.effective(params), x) - y) ** 2)  # 3
-
-        value, gradients = jax.value_and_grad(loss)(params)
+        loss, gradients = jax.value_and_grad(lambda params: jnp.mean((predict(params, x) - y) ** 2))(params)
         updates, state = optimizer.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state, value
+        return optax.apply_updates(params, updates), state, loss
 
-    state, value = optimizer.init(params), jnp.inf
+    state, loss = optimizer.init(params), jnp.inf
     for _ in range(steps):
-        params, state, value = step(params, state)
-    return float(value)
+        params, state, loss = step(params, state)
+    return float(loss)
 
 
 if __name__ == "__main__":
