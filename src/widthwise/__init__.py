@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from widthwise import measure as measure
     from widthwise import models as models
     from widthwise import optim as optim
+    from widthwise import torch as torch
     from widthwise.parameterize import UNSCALED as UNSCALED
     from widthwise.parameterize import Axes as Axes
     from widthwise.parameterize import Constants as Constants
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("measure", "models", "optim", "parameterize")
+_PACKAGES = ("measure", "models", "optim", "parameterize", "torch")
 _FROM = dict.fromkeys(("Plan", "plan"), "planning") | dict.fromkeys(
     (
         "UNSCALED",

@@ -1,0 +1,78 @@
+"""The coordinate check of a PyTorch model: train a few steps at several widths and measure every layer."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from widthwise.coordinates import CoordinateCheck, checked_widths, judge
+from widthwise.torch.capture import TorchMeasurement, capture, measure
+from widthwise.torch.model import ModuleBuilder, kept_randomness, seed_all
+
+if TYPE_CHECKING:
+    from widthwise.torch.plan import TorchPlan
+
+Loss = Callable[[nn.Module, Any], Tensor]
+Make = Callable[["TorchPlan", nn.Module], torch.optim.Optimizer]
+
+
+def check_plan(
+    plan: "TorchPlan",
+    loss: Loss,
+    batch: Any,
+    make: Make,
+    *,
+    widths: Sequence[int],
+    seeds: int,
+    steps: int,
+    tolerance: float,
+    show: bool,
+) -> CoordinateCheck:
+    """Train and measure; see `TorchPlan.check`."""
+    widths = checked_widths(widths, seeds=seeds, steps=steps, tolerance=tolerance)
+    before: list[list[TorchMeasurement]] = []
+    after: list[list[TorchMeasurement]] = []
+    for width in widths:
+        here = plan.at(width)
+        pairs = []
+        for seed in range(seeds):
+            if show:
+                print(f"training width {width}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
+            pairs.append(_trained(here, loss, batch, make, seed, steps))
+        before.append([first for first, _ in pairs])
+        after.append([last for _, last in pairs])
+    # Experts that no example reached in some run cannot be compared over widths.
+    everywhere = set.intersection(*(set(found.paths) for row in after for found in row))
+    paths = tuple(path for path in after[0][0].paths if path in everywhere)
+    result = judge(
+        [[found.only(paths) for found in row] for row in before],
+        [[found.only(paths) for found in row] for row in after],
+        widths=widths,
+        steps=steps,
+        tolerance=tolerance,
+        roles={parameter.path: parameter.role for parameter in plan.parameters},
+        products=tuple(p.path for p in plan.parameters if p.role is not None and p.axes.inputs),
+        exponents=plan.exponents,
+    )
+    if show:
+        print(result)  # noqa: T201
+    return result
+
+
+def _trained(
+    plan: "TorchPlan", loss: Loss, batch: Any, make: Make, seed: int, steps: int
+) -> tuple[TorchMeasurement, TorchMeasurement]:
+    model = plan.init_(plan.builder.at(plan.width, seed))
+    seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
+    first = capture(model, seen)
+    optimizer = make(plan, model)
+    with kept_randomness():
+        seed_all(seed)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss(model, batch).backward()
+            optimizer.step()
+    return measure(first, first), measure(first, capture(model, seen))

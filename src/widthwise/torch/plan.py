@@ -1,0 +1,401 @@
+"""The front door for PyTorch: one call that plans how a model of your own changes with its width.
+
+    plan = ww.torch.plan(build, width=4096, base_width=256, example=tokens)
+    model = plan.init_(build(4096))
+    optimizer = torch.optim.AdamW(plan.groups(model, lr=3e-3, weight_decay=0.1))    # 3e-3 was tuned at width 256
+
+All factors are relative to the base width, where the plan is the plain model. Nothing is multiplied when the model is
+called: initialization, learning rate, epsilon and decay of each parameter carry the parameterization. So the model can
+be compiled, sharded, saved and loaded as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from widthwise.coordinates import SEEDS, STEPS, TOLERANCE, CoordinateCheck
+from widthwise.scaling import (
+    NO_RULES,
+    ChangedNumber,
+    Factors,
+    Parameter,
+    Part,
+    PlanTable,
+    Rules,
+    Traced,
+    find_factors,
+    find_parameters,
+    table_of,
+)
+from widthwise.theory import (
+    ADAFACTOR,
+    ADAM,
+    ALIGNMENTS,
+    FAMILIES,
+    PARAMETERIZATIONS,
+    SGD,
+    Alignment,
+    Assessment,
+    OptimizerFamily,
+    Parameterization,
+    solve,
+)
+from widthwise.torch.check import check_plan
+from widthwise.torch.groups import make_groups
+from widthwise.torch.head import ScaledHead, head_name, head_of
+from widthwise.torch.model import ModuleBuilder, in_plan
+from widthwise.torch.optimizers import Adafactor
+from widthwise.torch.shapes import Shapes
+from widthwise.torch.sizes import check_shape, measured_sizes, set_size
+from widthwise.torch.trace import changed_numbers, enlarged, shapes_of, trace
+
+FAMILY_OF: Mapping[str, OptimizerFamily] = {
+    **FAMILIES,
+    **dict.fromkeys(("adamw", "nadam", "radam", "adamax", "lion", "adam_atan2"), ADAM),
+    "adam_ps": ADAFACTOR,
+    "momentum": SGD,
+}
+"""The families of optimizers by name."""
+
+_OPTIMIZERS: Mapping[OptimizerFamily, tuple[Callable[..., torch.optim.Optimizer], float]] = {
+    SGD: (torch.optim.SGD, 0.1),
+    ADAM: (torch.optim.AdamW, 1e-3),
+    ADAFACTOR: (Adafactor, 1e-2),
+}
+"""Optimizers for a coordinate check, with rates large enough to see changes and small enough for most models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchPlan:
+    """What changes for every parameter of a model between the base width and another width.
+
+    Attributes:
+        builder: How to build and call the model.
+        width: The width of the model.
+        base_width: The width at which the learning rate was tuned.
+        exponents: The exponents of the theory.
+        parameters: The parameters, with the part that each plays.
+        factors: The factors of each parameter, by name.
+        numbers: Numbers inside the model that change with its width.
+        head: The module of a tied readout whose inputs `init_` scales by a hook; None if no hook is needed.
+    """
+
+    builder: ModuleBuilder
+    width: int
+    base_width: int
+    exponents: Assessment
+    parameters: tuple[Parameter, ...]
+    factors: Mapping[str, Factors]
+    numbers: tuple[ChangedNumber, ...] = ()
+    head: ScaledHead | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __str__(self) -> str:
+        return str(self.explain())
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the forward pass was traced."""
+        return self.builder.has_example
+
+    def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
+        """Return a table of what is planned for every parameter.
+
+        Args:
+            learning_rate: The learning rate at the base width; None to show factors.
+            epsilon: The epsilon at the base width; None to show factors.
+        """
+        table = table_of(self, learning_rate=learning_rate, epsilon=epsilon)
+        if self.head is None:
+            return table
+        note = f"{self.head.module} is tied to the embedding; a hook multiplies its inputs by {self.head.factor:.4g}"
+        return replace(table, notes=(*table.notes, note))
+
+    @property
+    def multipliers(self) -> bool:
+        """Whether parameters are stored differently from how they act. They are not."""
+        return False
+
+    def init_(self, model: nn.Module) -> nn.Module:
+        """Bring the parameters of a freshly initialized model to the planned size, in place, and return the model.
+
+        Every parameter keeps its direction and gets the root mean square (RMS) that it has at the base width, times its
+        factor; expert by expert where experts are stacked. Parameters whose shape is the same at the base width do not
+        change, and neither do zeros. Calling it twice is the same as calling it once. A model that is sharded or
+        compiled can be passed as well, after its own initialization.
+
+        Args:
+            model: The model, as `build(width)` returns it.
+        """
+        found = in_plan(model, self.factors)
+        for parameter in self.parameters:
+            check_shape(parameter, found[parameter.path], self.width)
+        for parameter in self.parameters:
+            factor = self.factors[parameter.path].init
+            if parameter.shape != parameter.base_shape or factor != 1:
+                set_size(found[parameter.path], self.base_sizes[parameter.path] * factor, parameter)
+        if self.head is not None and self.head.factor != 1:
+            self.head.attach(model)
+        return model
+
+    @cached_property
+    def base_sizes(self) -> Mapping[str, torch.Tensor]:
+        """The root mean square of every parameter at the base width, measured on one draw."""
+        return measured_sizes(self.builder.at(self.base_width), self.parameters)
+
+    def groups(
+        self,
+        model: nn.Module,
+        *,
+        lr: float,
+        weight_decay: float = 0.0,
+        eps: float | None = None,
+        decays: Callable[[str], bool] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return parameter groups for an optimizer of the plan's family; equal ones are merged.
+
+        Pass them to any class of `torch.optim` or to your own. Its other options stay what they are. Schedulers that
+        multiply learning rates, such as `LambdaLR`, keep the ratios between groups; a warning tells if anything else
+        has changed them.
+
+        Args:
+            model: The model.
+            lr: The learning rate at the base width.
+            weight_decay: A step removes lr · weight_decay of a weight, at every width. The factors on the learning
+                rates do not apply to it. This needs an optimizer that decays weights apart from the gradient, such as
+                AdamW or SGD.
+            eps: Epsilon at the base width; by default 1e-8, and 1e-30 for Adafactor.
+            decays: Which parameters decay, by name; by default all but vectors, such as norm weights and biases.
+        """
+        return make_groups(
+            in_plan(model, self.factors),
+            self.parameters,
+            self.factors,
+            self.exponents.family,
+            lr=lr,
+            weight_decay=weight_decay,
+            eps=eps,
+            decays=decays,
+        )
+
+    def optimizer(self, model: nn.Module, lr: float | None = None) -> torch.optim.Optimizer:
+        """Return the plainest optimizer of the plan's family with its groups: SGD, AdamW without decay, or Adafactor.
+
+        Args:
+            model: The model.
+            lr: The learning rate at the base width; by default one that most models can be checked with.
+        """
+        family = self.exponents.family
+        if family not in _OPTIMIZERS:
+            raise ValueError(f"there is no default optimizer of the {family.name} family: pass optimizer=")
+        make, default = _OPTIMIZERS[family]
+        return make(self.groups(model, lr=default if lr is None else lr))
+
+    def check(
+        self,
+        loss: Callable[[nn.Module, Any], torch.Tensor],
+        batch: Any,
+        *,
+        widths: Sequence[int] | None = None,
+        optimizer: "Callable[[TorchPlan, nn.Module], torch.optim.Optimizer] | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> CoordinateCheck:
+        """Train the model for a few steps at several widths, and check that sizes do not change with width.
+
+        Args:
+            loss: The loss, from the model and the batch.
+            batch: Examples with targets, used at every step.
+            widths: Two or more widths; by default one, two and four times the base width.
+            optimizer: Makes the optimizer from a plan and a model, e.g.
+                `lambda plan, model: torch.optim.AdamW(plan.groups(model, lr=1e-3))`.
+            learning_rate: The learning rate of the default optimizer of the plan's family.
+            seeds: The number of runs per width; two or more for intervals.
+            steps: The number of training steps.
+            tolerance: The largest allowed slope of log size against log width.
+            show: Whether to print progress, table and verdict.
+
+        Returns:
+            The result for all layers; `passed` is the verdict.
+        """
+        return check_plan(
+            self,
+            loss,
+            batch,
+            optimizer or (lambda plan, model: plan.optimizer(model, learning_rate)),
+            widths=tuple(widths or (self.base_width * times for times in (1, 2, 4))),
+            seeds=seeds,
+            steps=steps,
+            tolerance=tolerance,
+            show=show,
+        )
+
+    def at(self, width: int) -> "TorchPlan":
+        """Return the plan of the same model at another width."""
+        return plan(self.builder.build, width=width, base_width=self.base_width, **self.options)
+
+
+def plan(
+    build: Callable[[int], nn.Module],
+    *,
+    width: int,
+    base_width: int,
+    example: Any = (),
+    call: Callable[..., Any] | None = None,
+    parameterization: Parameterization | str = "mup",
+    optimizer: OptimizerFamily | str = "adam",
+    alignment: Alignment | str = "full",
+    exponents: Assessment | None = None,
+    rules: Rules = NO_RULES,
+    headless: bool = False,
+    scaled_logits: bool = False,
+) -> TorchPlan:
+    """Plan how a model changes between the base width and another width.
+
+    One forward pass of the base model is traced, so the role of every parameter comes from how it is used. At the other
+    width only shapes are computed, and nothing large is allocated.
+
+    Args:
+        build: A function of the width that returns your model, a `torch.nn.Module`.
+        width: The width of the model to train.
+        base_width: The width at which its learning rate was tuned.
+        example: Arguments for a call of the model: a tensor, a tuple, or a dict of keyword arguments.
+        call: How to call the model, if not as `model(*example)`: a function of the model and the example.
+        parameterization: "mup", "standard", "ntk", "mean_field", or a `Parameterization`. Without multipliers, standard
+            and NTK are the same, and so are muP and mean-field.
+        optimizer: The optimizer, such as "adamw", "sgd", "adafactor", "lion", or a family.
+        alignment: "full", "none", "tensor_programs", or an `Alignment`.
+        exponents: Exponents from `solve` or `check`, instead of the three above.
+        rules: Roles and axes of particular parameters, by name. Rules take precedence over what is traced.
+        headless: Whether the model has no readout on purpose.
+        scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> import widthwise as ww
+    >>> def build(width):
+    ...     layers = nn.Linear(8, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
+    ...     return nn.Sequential(*layers)
+    >>> plan = ww.torch.plan(build, width=1024, base_width=256, example=torch.ones(4, 8))
+    >>> print(plan)
+    path      layers  shape      role       fan-in  init ×  learning rate ×  epsilon ×
+    ──────────────────────────────────────────────────────────────────────────────────
+    0.weight       1  1024×8     embedding       8       1                1       0.25
+    *.bias         2  1024       embedding       –       1                1       0.25
+    2.weight       1  1024×1024  hidden       1024     0.5             0.25       0.25
+    4.weight       1  1×1024     readout      1024    0.25             0.25          1
+    4.bias         1  1          unscaled        –       1                1          1
+    """
+    for name, value in (("width", width), ("base_width", base_width)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
+    if exponents is None:
+        exponents = solve(
+            _named(parameterization, PARAMETERIZATIONS, "parameterization"),
+            _named(optimizer, FAMILY_OF, "optimizer"),
+            _named(alignment, ALIGNMENTS, "alignment"),
+        )
+    if exponents.rates is None:
+        broken = "; ".join(str(constraint) for constraint in exponents.broken)
+        raise ValueError(f"{exponents.parameterization.name!r} is unstable at initialization: {broken}")
+    builder = ModuleBuilder(build=build, example=example, call=call)
+    # Roles are found by comparing two widths, and the width may be the base width.
+    sizes, base, numbers = _compared(builder, width if width != base_width else 2 * base_width, base_width)
+    head = None
+    try:
+        parameters = find_parameters(sizes, base, rules=rules, headless=headless, scaled_logits=scaled_logits)
+    except ValueError as error:
+        parameters, head = _with_hook(
+            builder, base_width, sizes, base, error, scaled_logits=scaled_logits, rules=rules, headless=headless
+        )
+    if width == base_width:
+        parameters = tuple(
+            replace(p, shape=p.base_shape, fan_in=int(p.fan_in / p.grows_in), grows_in=_SAME, grows_out=_SAME)
+            for p in parameters
+        )
+    _refuse_inner_readouts(parameters, exponents.family)
+    return TorchPlan(
+        builder=builder,
+        width=width,
+        base_width=base_width,
+        exponents=exponents,
+        parameters=parameters,
+        factors=find_factors(parameters, exponents),
+        numbers=numbers,
+        head=head_of(head, parameters, exponents),
+        options={
+            "example": example,
+            "call": call,
+            "exponents": exponents,
+            "rules": rules,
+            "headless": headless,
+            "scaled_logits": scaled_logits,
+        },
+    )
+
+
+_SAME = Fraction(1)
+
+
+def _named(value: Any, known: Mapping[str, Any], what: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value not in known:
+        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(known)}")
+    return known[value]
+
+
+def _compared(builder: ModuleBuilder, width: int, base_width: int) -> tuple[Traced, Traced, tuple[ChangedNumber, ...]]:
+    """Return the parameters and their uses at a width and at the base width, and the numbers that differ."""
+    base_model, shapes = builder.at(base_width), Shapes()
+    model = builder.shapes_at(width, shapes)
+    base_shapes, sizes = shapes_of(base_model), shapes_of(model)
+    if not builder.has_example:
+        return Traced(shapes=sizes, uses=None, unseen={}), Traced(shapes=base_shapes, uses=None, unseen={}), ()
+    base_trace = trace(base_model, builder)
+    base = base_trace.traced(base_shapes)
+    try:
+        here = trace(model, builder, shapes=shapes)
+    except Exception:  # what is computed depends on values, as in a mixture of experts
+        return enlarged(base, sizes), base, ()
+    return here.traced(sizes), base, changed_numbers(base_trace, here)
+
+
+def _with_hook(
+    builder: ModuleBuilder,
+    base_width: int,
+    sizes: Traced,
+    base: Traced,
+    error: ValueError,
+    *,
+    scaled_logits: bool,
+    **options: Any,
+) -> tuple[tuple[Parameter, ...], str]:
+    """Return the parameters of a model whose tied readout needs a hook, and the name of its module."""
+    try:
+        parameters = find_parameters(sizes, base, scaled_logits=True, **options)
+    except ValueError:
+        raise error from None
+    tied = [parameter.path for parameter in parameters if parameter.part is Part.TIED]
+    module = head_name(builder.at(base_width), tied[0]) if len(tied) == 1 and not scaled_logits else None
+    if module is None:
+        raise error
+    return parameters, module
+
+
+def _refuse_inner_readouts(parameters: tuple[Parameter, ...], family: OptimizerFamily) -> None:
+    inner = [parameter.path for parameter in parameters if parameter.part is Part.INNER_READOUT]
+    if inner and family.gradient_power:
+        raise ValueError(
+            f"{inner[0]!r} has inputs that grow and a fixed number of outputs that later layers use. Its gradient "
+            f"changes with width in a way that no learning rate of {family.name} follows: expected an optimizer that "
+            "normalizes gradients, such as adamw, or outputs that grow with the width"
+        )

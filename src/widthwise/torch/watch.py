@@ -1,0 +1,72 @@
+"""Warn when a training loop undoes the factors of a plan.
+
+The factors live in parameter groups, which other code writes to: a loop that sets every group to one learning rate, a
+scheduler with the same smallest rate for all, an optimizer that caps its rate. Each erases the ratios between groups
+silently, and training looks normal. So steps of optimizers with such groups are looked at, at the cost of a few
+comparisons per step.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.weak import WeakIdKeyDictionary
+
+FACTOR = "lr_factor"
+"""The entry of a group that holds its factor on the learning rate."""
+
+_warned = WeakIdKeyDictionary()
+_watching: list[Any] = []
+
+
+def watch() -> None:
+    """Look at the steps of all optimizers from now on."""
+    if not _watching:
+        _watching.append(register_optimizer_step_pre_hook(_look))
+
+
+def _look(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    groups = [group for group in optimizer.param_groups if FACTOR in group]
+    if not groups or optimizer in _warned:
+        return
+    found = _erased(groups) or _capped(optimizer) or _coupled(optimizer, groups)
+    if found is not None:
+        _warned[optimizer] = True
+        warnings.warn(found, stacklevel=2)
+
+
+def _erased(groups: list[dict[str, Any]]) -> str | None:
+    if any(isinstance(group["lr"], torch.Tensor) and group["lr"].device.type != "cpu" for group in groups):
+        return None  # reading them would wait for the device
+    base = [float(group["lr"]) / group[FACTOR] for group in groups]
+    if all(math.isclose(x, base[0], rel_tol=1e-4, abs_tol=1e-30) for x in base):
+        return None
+    rates = ", ".join(f"{float(group['lr']):.3g} (factor {group[FACTOR]:.3g})" for group in groups)
+    return (
+        f"the learning rates of the groups are {rates}: their ratios are no longer those of the plan. A loop or a "
+        "scheduler has set them to one value; multiply group['lr_factor'] by the learning rate instead, or use a "
+        "scheduler that multiplies, such as LambdaLR"
+    )
+
+
+def _capped(optimizer: torch.optim.Optimizer) -> str | None:
+    if type(optimizer) is not torch.optim.Adafactor:
+        return None
+    return (
+        "torch.optim.Adafactor caps its learning rate at 1/√step, which undoes the factors of the plan: use "
+        "widthwise.torch.Adafactor with the same groups"
+    )
+
+
+def _coupled(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> str | None:
+    kinds = (torch.optim.Adam, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax)
+    if not isinstance(optimizer, kinds) or isinstance(optimizer, torch.optim.AdamW):
+        return None
+    if not any(group["weight_decay"] and not group.get("decoupled_weight_decay", False) for group in groups):
+        return None
+    return (
+        f"{type(optimizer).__name__} adds weight decay to the gradient, where the factors of the plan do not hold: use "
+        "AdamW, or decoupled_weight_decay=True"
+    )

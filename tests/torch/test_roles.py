@@ -1,0 +1,145 @@
+"""Roles come from one traced forward pass, of models as people write them, and nothing large is allocated."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+from torch import nn
+
+import widthwise as ww
+from tests.torch.cases import CASE, TOKENS, Case
+from tests.torch.models import GPT, VOCABULARY
+
+
+@pytest.fixture(params=CASE)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASE[request.param]
+
+
+def test_every_parameter_has_the_role_that_theory_gives_it(case: Case):
+    plan = ww.torch.plan(case.build, width=128, base_width=64, example=case.example)
+    names = [name for name, _ in case.build(64).named_parameters()]
+    assert [parameter.path for parameter in plan.parameters] == names
+    for parameter in plan.parameters:
+        expected = next(role for pattern, role in case.roles.items() if fnmatchcase(parameter.path, pattern))
+        assert parameter.part == expected, parameter
+    for pattern, fan_in in case.inputs.items():
+        found = {p.fan_in for p in plan.parameters if fnmatchcase(p.path, pattern)}
+        assert found == {fan_in}, pattern
+
+
+def test_a_plan_for_a_model_larger_than_memory_takes_no_memory():
+    """At this width every block has 1.6e11 parameters."""
+    plan = ww.torch.plan(GPT, width=1 << 16, base_width=64, example=TOKENS)
+    assert plan.factors["transformer.h.0.attn.c_attn.weight"].learning_rate == 2**-10
+
+
+def test_the_factor_of_tied_logits_is_folded_into_the_final_norm_alone():
+    plan = ww.torch.plan(lambda width: GPT(width, bias=True), width=256, base_width=64, example=TOKENS)
+    gains = [parameter.path for parameter in plan.parameters if parameter.gain_of is not None]
+    assert gains == ["transformer.ln_f.weight", "transformer.ln_f.bias"]
+    assert "the factor of its logits is in transformer.ln_f.weight and transformer.ln_f.bias" in str(plan)
+
+
+def test_numbers_that_change_with_width_are_noted():
+    class Growing(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.embed, self.mix, self.head = nn.Embedding(9, width), nn.Linear(width, width), nn.Linear(width, 9)
+
+        def forward(self, tokens):
+            x = self.embed(tokens) * self.embed.embedding_dim**0.5
+            q = self.mix(x)
+            return self.head(nn.functional.scaled_dot_product_attention(q, q, x))
+
+    notes = ww.torch.plan(Growing, width=64, base_width=16, example=TOKENS % 9).explain().notes
+    assert len(notes) == 2
+    assert "mul by 4 at width 16, 8 here" in notes[0]
+    assert "test_roles.py" in notes[0]
+    assert "scaled_dot_product_attention by 0.25 at width 16, 0.125 here" in notes[1]
+
+
+def test_layers_print_as_one_row():
+    table = ww.torch.plan(GPT, width=128, base_width=64, example=TOKENS).explain(learning_rate=0.01)
+    row = next(row for row in table.rows if row.path == "transformer.h.*.attn.c_attn.weight")
+    assert (row.count, row.learning_rate) == (2, 0.005)
+
+
+def test_randomness_and_the_user_s_tensors_are_left_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    ww.torch.plan(GPT, width=128, base_width=64, example=TOKENS)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_rules_take_precedence_and_errors_name_the_parameter():
+    def build(width: int):
+        return nn.Sequential(nn.Embedding(VOCABULARY, width), nn.Linear(width, 4), nn.Linear(4, VOCABULARY))
+
+    plan = ww.torch.plan(build, width=64, base_width=16, example=TOKENS, headless=True)
+    assert [p.part for p in plan.parameters if p.path == "1.weight"] == ["inner readout"]
+    rules = {"1.weight": ww.Rule(role=ww.Role.READOUT)}
+    plan = ww.torch.plan(build, width=64, base_width=16, example=TOKENS, rules=rules)
+    assert [p.part for p in plan.parameters if p.path == "1.weight"] == ["readout"]
+    with pytest.raises(ValueError, match=r"rule '9.weight' applies to nothing"):
+        ww.torch.plan(build, width=64, base_width=16, example=TOKENS, rules={"9.weight": ww.Rule()})
+    with pytest.raises(ValueError, match=r"'1.weight' has inputs that grow and a fixed number of outputs"):
+        ww.torch.plan(build, width=64, base_width=16, example=TOKENS, headless=True, optimizer="sgd")
+    with pytest.raises(ValueError, match=r"build\(16\) returned int"):
+        ww.torch.plan(lambda width: width, width=64, base_width=16, example=TOKENS)
+    with pytest.raises(ValueError, match="no parameter changes with the width"):
+        ww.torch.plan(lambda width: nn.Linear(3, 4), width=64, base_width=16, example=torch.ones(2, 3))
+    with pytest.raises(ValueError, match="optimizer is 'adamm'"):
+        ww.torch.plan(build, width=64, base_width=16, example=TOKENS, optimizer="adamm")
+    with pytest.raises(ValueError, match=r"'0.weight' of shape .* the forward pass was not traced"):
+        ww.torch.plan(build, width=64, base_width=16)
+
+
+def test_a_model_may_read_numbers_while_it_is_built():
+    """Rates of dropped paths from a tensor, and an initializer that draws again until no number is too large."""
+
+    def build(width: int):
+        rates = [rate.item() for rate in torch.linspace(0, 0.1, 2)]
+        layers = nn.Embedding(VOCABULARY, width), nn.Linear(width, width), nn.Dropout(rates[1]), nn.Linear(width, 9)
+        nn.init.trunc_normal_(layers[1].weight, std=0.02)
+        return nn.Sequential(*layers)
+
+    plan = ww.torch.plan(build, width=4096, base_width=64, example=TOKENS)
+    assert [p.part for p in plan.parameters if p.path.endswith("weight")] == ["embedding", "hidden", "readout"]
+
+
+def test_a_token_that_is_not_used_needs_no_rule_but_an_untraced_head_does():
+    class Masked(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.mask = nn.Parameter(torch.zeros(1, width))
+            self.embed, self.head = nn.Linear(3, width), nn.Linear(width, 1)
+
+        def forward(self, x):
+            return self.head(torch.relu(self.embed(x)))
+
+    plan = ww.torch.plan(Masked, width=64, base_width=16, example=torch.ones(2, 3))
+    assert [p.part for p in plan.parameters if p.path == "mask"] == ["embedding"]
+    with pytest.raises(ValueError, match=r"'mask' of shape .* was not traced"):
+        ww.torch.plan(Masked, width=64, base_width=16)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda model: model.bfloat16(), lambda model: model.to("cpu", torch.float64), lambda model: model.eval()],
+    ids=["bfloat16", "to", "eval"],
+)
+def test_a_model_may_be_converted_while_it_is_built(change):
+    plan = ww.torch.plan(lambda width: change(GPT(width)), width=512, base_width=64, example=TOKENS)
+    assert plan.factors == ww.torch.plan(GPT, width=512, base_width=64, example=TOKENS).factors
+
+
+def test_a_compiled_model_can_be_planned():
+    plan = ww.torch.plan(lambda w: torch.compile(GPT(w), backend="eager"), width=512, base_width=64, example=TOKENS)
+    torch.compile(GPT(64), backend="eager", fullgraph=True)(TOKENS)  # raises if planning has kept it from compiling
+    assert plan.factors == ww.torch.plan(GPT, width=512, base_width=64, example=TOKENS).factors
