@@ -1,5 +1,10 @@
 """The front door for PyTorch: plan how any module changes with its width, in one call. Imports no JAX."""
 
+from importlib.util import find_spec
+
+if find_spec("torch") is None:
+    raise ModuleNotFoundError("widthwise.torch needs PyTorch: pip install 'widthwise[torch]'", name="torch")
+
 from widthwise.torch.optimizers import Adafactor as Adafactor
 from widthwise.torch.optimizers import AdamAtan2 as AdamAtan2
 from widthwise.torch.plan import TorchPlan as TorchPlan
