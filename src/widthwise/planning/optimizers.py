@@ -19,18 +19,7 @@ from widthwise.parameterize import Layout, Leaf, PyTree, Scales
 from widthwise.planning.apply import at_path, clip_by_weighted_norm, made_for, map_with, scale_by_factors
 from widthwise.planning.stored import Stored
 from widthwise.scaling import Factors, Parameter
-from widthwise.theory import ADAFACTOR, ADAM, FAMILIES, SGD, Assessment, OptimizerFamily
-
-FAMILY_OF: Mapping[str, OptimizerFamily] = {
-    **FAMILIES,
-    "adamw": ADAM,
-    "lion": ADAM,
-    "adam_atan2": ADAM,
-    "adam_ps": ADAFACTOR,
-    "momentum": SGD,
-}
-"""The families of optimizers by name."""
-
+from widthwise.theory import ADAFACTOR, ADAM, SGD, Assessment, OptimizerFamily
 
 DEFAULT_RATES = {SGD: 0.1, ADAM: 1e-3, ADAFACTOR: 1e-2}
 """The learning rates of a coordinate check: large enough to see changes, small enough for most models."""
@@ -105,7 +94,7 @@ class Optimizers:
         *,
         nesterov: bool = False,
     ) -> optax.GradientTransformationExtraArgs:
-        """AdamW as in Optax, with the factors of the plan; at the base width it is the same.
+        """AdamW as in Optax, with the factors of the plan; at the base width it is the same, but for the mask.
 
         Args:
             learning_rate: The learning rate at the base width, or a schedule of it.

@@ -10,8 +10,7 @@ called, unless you ask for it: initialization, learning rate and epsilon of each
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -22,14 +21,13 @@ from widthwise.measure import CoordinateCheck, check_coordinates
 from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE
 from widthwise.planning.apply import at_path, map_with
 from widthwise.planning.build import Build, Builder, OwnModel
-from widthwise.planning.optimizers import FAMILY_OF, Optimizers
+from widthwise.planning.optimizers import Optimizers
 from widthwise.planning.stored import PlannedSize, Stored, multiplied, root_mean_square, with_size
 from widthwise.planning.subject import subject_of
 from widthwise.scaling import (
     NO_RULES,
     ChangedNumber,
     Parameter,
-    Part,
     PlanTable,
     Rules,
     Traced,
@@ -37,14 +35,12 @@ from widthwise.scaling import (
     find_parameters,
     table_of,
 )
+from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
-    ALIGNMENTS,
-    PARAMETERIZATIONS,
     Alignment,
     Assessment,
     OptimizerFamily,
     Parameterization,
-    solve,
 )
 from widthwise.trace import Trace, trace
 from widthwise.trace.numbers import changed_numbers
@@ -283,18 +279,8 @@ def plan(
     mid   1024×1024  hidden       1024     0.5             0.25       0.25
     out   1024×1     readout      1024    0.25             0.25          1
     """
-    for name, value in (("width", width), ("base_width", base_width)):
-        if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
-    if exponents is None:
-        exponents = solve(
-            _named(parameterization, PARAMETERIZATIONS, "parameterization"),
-            _named(optimizer, FAMILY_OF, "optimizer"),
-            _named(alignment, ALIGNMENTS, "alignment"),
-        )
-    if exponents.rates is None:
-        broken = "; ".join(str(constraint) for constraint in exponents.broken)
-        raise ValueError(f"{exponents.parameterization.name!r} is unstable at initialization: {broken}")
+    check_widths(width=width, base_width=base_width)
+    exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     return _plan(
         Builder(build=build, example=example if isinstance(example, tuple) else (example,), call=call),
         width=width,
@@ -325,11 +311,8 @@ def _plan(
     parameters = find_parameters(traced, base, rules=rules, headless=headless, scaled_logits=scaled_logits)
     numbers = changed_numbers(base_trace.jaxpr, other_trace.jaxpr) if base_trace and other_trace else ()
     if width == base_width:
-        parameters = tuple(
-            replace(p, shape=p.base_shape, fan_in=int(p.fan_in / p.grows_in), grows_in=_SAME, grows_out=_SAME)
-            for p in parameters
-        )
-    _refuse_inner_readouts(parameters, exponents.family)
+        parameters = at_base_width(parameters)
+    refuse_inner_readouts(parameters, exponents.family)
     return Plan(
         builder=builder,
         width=width,
@@ -348,17 +331,6 @@ def _plan(
     )
 
 
-_SAME = Fraction(1)
-
-
-def _named(value: Any, known: Mapping[str, Any], what: str) -> Any:
-    if not isinstance(value, str):
-        return value
-    if value not in known:
-        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(known)}")
-    return known[value]
-
-
 def _traced(builder: Builder, width: int) -> tuple[Traced, Trace | None]:
     """Return the shapes and uses of the parameters at a width."""
     return builder.once(("traced", width), lambda: _trace_at(builder, width))
@@ -372,13 +344,3 @@ def _trace_at(builder: Builder, width: int) -> tuple[Traced, Trace | None]:
     if traced is None:
         return Traced(shapes=shapes, uses=None, unseen={}), None
     return Traced(shapes=shapes, uses=traced.uses, unseen=traced.unseen), traced
-
-
-def _refuse_inner_readouts(parameters: tuple[Parameter, ...], family: OptimizerFamily) -> None:
-    inner = [parameter.path for parameter in parameters if parameter.part is Part.INNER_READOUT]
-    if inner and family.gradient_power:
-        raise ValueError(
-            f"{inner[0]!r} has inputs that grow and a fixed number of outputs that later layers use. Its gradient "
-            f"changes with width in a way that no learning rate of {family.name} follows: expected an optimizer that "
-            "normalizes gradients, such as adamw, or outputs that grow with the width"
-        )

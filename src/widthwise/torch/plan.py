@@ -11,7 +11,6 @@ be compiled, sharded, saved and loaded as it is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -32,18 +31,15 @@ from widthwise.scaling import (
     find_parameters,
     table_of,
 )
+from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     ADAFACTOR,
     ADAM,
-    ALIGNMENTS,
-    FAMILIES,
-    PARAMETERIZATIONS,
     SGD,
     Alignment,
     Assessment,
     OptimizerFamily,
     Parameterization,
-    solve,
 )
 from widthwise.torch.check import check_plan
 from widthwise.torch.groups import make_groups
@@ -53,14 +49,6 @@ from widthwise.torch.optimizers import Adafactor
 from widthwise.torch.shapes import Shapes
 from widthwise.torch.sizes import check_shape, measured_sizes, set_size
 from widthwise.torch.trace import changed_numbers, enlarged, shapes_of, trace
-
-FAMILY_OF: Mapping[str, OptimizerFamily] = {
-    **FAMILIES,
-    **dict.fromkeys(("adamw", "nadam", "radam", "adamax", "lion", "adam_atan2"), ADAM),
-    "adam_ps": ADAFACTOR,
-    "momentum": SGD,
-}
-"""The families of optimizers by name."""
 
 _OPTIMIZERS: Mapping[OptimizerFamily, tuple[Callable[..., torch.optim.Optimizer], float]] = {
     SGD: (torch.optim.SGD, 0.1),
@@ -294,18 +282,8 @@ def plan(
     4.weight       1  1×1024     readout      1024    0.25             0.25          1
     4.bias         1  1          unscaled        –       1                1          1
     """
-    for name, value in (("width", width), ("base_width", base_width)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
-    if exponents is None:
-        exponents = solve(
-            _named(parameterization, PARAMETERIZATIONS, "parameterization"),
-            _named(optimizer, FAMILY_OF, "optimizer"),
-            _named(alignment, ALIGNMENTS, "alignment"),
-        )
-    if exponents.rates is None:
-        broken = "; ".join(str(constraint) for constraint in exponents.broken)
-        raise ValueError(f"{exponents.parameterization.name!r} is unstable at initialization: {broken}")
+    check_widths(width=width, base_width=base_width)
+    exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     builder = ModuleBuilder(build=build, example=example, call=call)
     # Roles are found by comparing two widths, and the width may be the base width.
     sizes, base, numbers = _compared(builder, width if width != base_width else 2 * base_width, base_width)
@@ -317,11 +295,8 @@ def plan(
             builder, base_width, sizes, base, error, scaled_logits=scaled_logits, rules=rules, headless=headless
         )
     if width == base_width:
-        parameters = tuple(
-            replace(p, shape=p.base_shape, fan_in=int(p.fan_in / p.grows_in), grows_in=_SAME, grows_out=_SAME)
-            for p in parameters
-        )
-    _refuse_inner_readouts(parameters, exponents.family)
+        parameters = at_base_width(parameters)
+    refuse_inner_readouts(parameters, exponents.family)
     return TorchPlan(
         builder=builder,
         width=width,
@@ -340,17 +315,6 @@ def plan(
             "scaled_logits": scaled_logits,
         },
     )
-
-
-_SAME = Fraction(1)
-
-
-def _named(value: Any, known: Mapping[str, Any], what: str) -> Any:
-    if not isinstance(value, str):
-        return value
-    if value not in known:
-        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(known)}")
-    return known[value]
 
 
 def _compared(builder: ModuleBuilder, width: int, base_width: int) -> tuple[Traced, Traced, tuple[ChangedNumber, ...]]:
@@ -389,13 +353,3 @@ def _with_hook(
     if module is None:
         raise error
     return parameters, module
-
-
-def _refuse_inner_readouts(parameters: tuple[Parameter, ...], family: OptimizerFamily) -> None:
-    inner = [parameter.path for parameter in parameters if parameter.part is Part.INNER_READOUT]
-    if inner and family.gradient_power:
-        raise ValueError(
-            f"{inner[0]!r} has inputs that grow and a fixed number of outputs that later layers use. Its gradient "
-            f"changes with width in a way that no learning rate of {family.name} follows: expected an optimizer that "
-            "normalizes gradients, such as adamw, or outputs that grow with the width"
-        )

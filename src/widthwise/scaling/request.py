@@ -1,0 +1,86 @@
+"""What a user asks of a plan: the exponents by name, and checks that hold in every framework."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from widthwise.scaling.parameters import Parameter, Part
+from widthwise.theory import (
+    ADAFACTOR,
+    ADAM,
+    ALIGNMENTS,
+    FAMILIES,
+    PARAMETERIZATIONS,
+    SGD,
+    Alignment,
+    Assessment,
+    OptimizerFamily,
+    Parameterization,
+    solve,
+)
+
+FAMILY_OF: Mapping[str, OptimizerFamily] = MappingProxyType(
+    {
+        **FAMILIES,
+        **dict.fromkeys(("adamw", "nadam", "radam", "adamax", "lion", "adam_atan2"), ADAM),
+        "adam_ps": ADAFACTOR,
+        "momentum": SGD,
+    }
+)
+"""The families of optimizers by name."""
+
+
+def check_widths(**widths: int) -> None:
+    """Raise unless all widths are whole numbers from 1 up."""
+    for name, value in widths.items():
+        if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
+
+
+def find_exponents(
+    parameterization: Parameterization | str,
+    optimizer: OptimizerFamily | str,
+    alignment: Alignment | str,
+    exponents: Assessment | None,
+) -> Assessment:
+    """Return the exponents asked for, by name or as values; raise if the network is unstable at initialization."""
+    if exponents is None:
+        exponents = solve(
+            _named(parameterization, PARAMETERIZATIONS, "parameterization"),
+            _named(optimizer, FAMILY_OF, "optimizer"),
+            _named(alignment, ALIGNMENTS, "alignment"),
+        )
+    if exponents.rates is None:
+        broken = "; ".join(str(constraint) for constraint in exponents.broken)
+        raise ValueError(f"{exponents.parameterization.name!r} is unstable at initialization: {broken}")
+    return exponents
+
+
+def at_base_width(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    """Return parameters as they are at the base width, where nothing has grown."""
+    same = Fraction(1)
+    return tuple(
+        replace(p, shape=p.base_shape, fan_in=int(p.fan_in / p.grows_in), grows_in=same, grows_out=same)
+        for p in parameters
+    )
+
+
+def refuse_inner_readouts(parameters: tuple[Parameter, ...], family: OptimizerFamily) -> None:
+    """Raise if updates are proportional to the gradient of an inner readout, which no rate follows."""
+    inner = [parameter.path for parameter in parameters if parameter.part is Part.INNER_READOUT]
+    if inner and family.gradient_power:
+        raise ValueError(
+            f"{inner[0]!r} has inputs that grow and a fixed number of outputs that later layers use. Its gradient "
+            f"changes with width in a way that no learning rate of {family.name} follows: expected an optimizer that "
+            "normalizes gradients, such as adamw, or outputs that grow with the width"
+        )
+
+
+def _named(value: Any, known: Mapping[str, Any], what: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value not in known:
+        raise ValueError(f"{what} is {value!r}: expected one of {', '.join(known)}")
+    return known[value]
