@@ -52,7 +52,7 @@ def subject_of(plan: "Plan", optimizer: optax.GradientTransformation, loss: Loss
 
     def start(seed: int) -> tuple[PyTree, PyTree]:
         params = programs.draw(jax.random.key(seed))
-        return params, jax.jit(optimizer.init)(params)
+        return params, optimizer.init(params)
 
     return Subject(
         exponents=plan.exponents if plan.multipliers else without_multipliers(plan.exponents),
