@@ -12,8 +12,10 @@ class LanguageModel(nn.Module):
     @nn.compact
     def __call__(self, tokens):
         x = nn.Embed(VOCABULARY, self.width)(tokens)
-        x = nn.RNN(nn.OptimizedLSTMCell(self.width), name="lstm_0")(x)
-        x = nn.RNN(nn.OptimizedLSTMCell(self.width), name="lstm_1")(x)
+        # Orthogonal matrices, the default, take seconds to draw where cores are busy.
+        init = nn.initializers.lecun_normal()
+        x = nn.RNN(nn.OptimizedLSTMCell(self.width, recurrent_kernel_init=init), name="lstm_0")(x)
+        x = nn.RNN(nn.OptimizedLSTMCell(self.width, recurrent_kernel_init=init), name="lstm_1")(x)
         return nn.Dense(VOCABULARY)(x)
 
 
