@@ -91,6 +91,31 @@ def test_gradients_are_clipped_before():
     assert_same(one_update(clipped), {path: update / 4 for path, update in plain.items()}, rtol=1e-5)
 
 
+def test_at_the_base_width_clipping_is_that_of_optax():
+    plan, norm = planned().at(8), 0.1
+    start = plan.init(KEY)
+    gradients = loss_and_gradients(start)[1]
+    for limit in (norm, 100.0):
+        (found, _), (expected, _) = (
+            clip.update(gradients, clip.init(start))
+            for clip in (plan.clip_by_global_norm(limit), optax.clip_by_global_norm(limit))
+        )
+        assert_same(found, expected)
+
+
+def test_clipping_counts_every_gradient_as_at_the_base_width():
+    """A gradient whose norm is 1 at the base width, and has the size that the theory expects here."""
+    clip = planned().clip_by_global_norm(1.0)
+    for parameter in planned().parameters:
+        path, part, name = parameter.path, *parameter.path.split("/")
+        entry = np.prod(parameter.base_shape) ** -0.5 * planned().factors[path].epsilon
+        for times, expected in ((0.99, 0.99 * entry), (2.0, entry)):
+            given = jax.tree.map(jnp.zeros_like, start())
+            given[part] |= {name: jnp.full(parameter.shape, times * entry)}
+            updates, _ = clip.update(given, clip.init(start()))
+            np.testing.assert_allclose(updates[part][name], expected, rtol=1e-5, err_msg=path)
+
+
 def test_masked_parameters_are_left_alone():
     mask = jax.tree.map(lambda _: True, start()) | {"up": {"kernel": False, "bias": True}}
     updates, plain = one_update(optax.masked(planned().adam(0.1), mask)), one_update(planned().adam(0.1))
