@@ -3,14 +3,14 @@
 from widthwise.coordinates.measured import FIELDS as FIELDS
 from widthwise.coordinates.measured import Measured as Measured
 from widthwise.coordinates.measured import weights_of as weights_of
-from widthwise.coordinates.verdict import CoordinateCheck as CoordinateCheck
-from widthwise.coordinates.verdict import Expectation as Expectation
-from widthwise.coordinates.verdict import LayerCheck as LayerCheck
-from widthwise.coordinates.verdict import Term as Term
-from widthwise.coordinates.verdict import advice as advice
+from widthwise.coordinates.result import CoordinateCheck as CoordinateCheck
+from widthwise.coordinates.result import Expectation as Expectation
+from widthwise.coordinates.result import LayerCheck as LayerCheck
+from widthwise.coordinates.result import Term as Term
+from widthwise.coordinates.result import advice as advice
+from widthwise.coordinates.result import warning as warning
 from widthwise.coordinates.verdict import checked_widths as checked_widths
 from widthwise.coordinates.verdict import judge as judge
-from widthwise.coordinates.verdict import warning as warning
 
 WIDTHS = (64, 128, 256, 512)
 SEEDS = 3

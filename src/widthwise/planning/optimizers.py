@@ -94,7 +94,7 @@ class Optimizers:
         *,
         nesterov: bool = False,
     ) -> optax.GradientTransformationExtraArgs:
-        """AdamW as in Optax, with the factors of the plan; at the base width it is the same, but for the mask.
+        """Return Optax's AdamW with the factors of the plan. At the base width, only the default mask differs.
 
         Args:
             learning_rate: The learning rate at the base width, or a schedule of it.
