@@ -1,7 +1,7 @@
 """Widthwise: tune a narrow network, train a wide one with what you found.
 
-This module re-exports what most users need. Everything that needs JAX is imported on first use, so that
-`import widthwise` stays light.
+This module re-exports what most users need. Everything that needs a framework is imported on first use, so that
+`import widthwise` stays light, and an extra that is not installed is missed only where it is needed.
 """
 
 import importlib
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from widthwise import models as models
     from widthwise import optim as optim
     from widthwise import torch as torch
-    from widthwise.parameterize import UNSCALED as UNSCALED
-    from widthwise.parameterize import Axes as Axes
     from widthwise.parameterize import Constants as Constants
     from widthwise.parameterize import Prescription as Prescription
-    from widthwise.parameterize import Rule as Rule
     from widthwise.parameterize import Scales as Scales
     from widthwise.parameterize import equinox as equinox
     from widthwise.parameterize import explain as explain
@@ -41,33 +38,38 @@ if TYPE_CHECKING:
     from widthwise.parameterize import prescribe as prescribe
     from widthwise.planning import Plan as Plan
     from widthwise.planning import plan as plan
+    from widthwise.scaling import UNSCALED as UNSCALED
+    from widthwise.scaling import Axes as Axes
+    from widthwise.scaling import Rule as Rule
 
 __version__ = "0.1.0"
 
 _PACKAGES = ("measure", "models", "optim", "parameterize", "torch")
-_FROM = dict.fromkeys(("Plan", "plan"), "planning") | dict.fromkeys(
-    (
-        "UNSCALED",
-        "Axes",
-        "Constants",
-        "Prescription",
-        "Rule",
-        "Scales",
-        "equinox",
-        "explain",
-        "flax",
-        "prescribe",
+_FROM = {
+    **dict.fromkeys(("Plan", "plan"), "planning"),
+    **dict.fromkeys(("UNSCALED", "Axes", "Rule"), "scaling"),
+    **dict.fromkeys(
+        ("Constants", "Prescription", "Scales", "equinox", "explain", "flax", "prescribe"),
+        "parameterize",
     ),
-    "parameterize",
-)
+}
+_EXTRAS = {"torch": "torch", **dict.fromkeys(("measure", "optim", "parameterize", "planning"), "jax")}
+"""The extras that packages need; all others need `lab`."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"widthwise.{name}")
-    if name in _FROM:
-        return getattr(importlib.import_module(f"widthwise.{_FROM[name]}"), name)
-    raise AttributeError(f"module 'widthwise' has no attribute {name!r}")
+    package = name if name in _PACKAGES else _FROM.get(name)
+    if package is None:
+        raise AttributeError(f"module 'widthwise' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"widthwise.{package}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("widthwise"):
+            raise
+        extra = _EXTRAS.get(package, "lab")
+        message = f"widthwise.{name} needs {error.name}, which is not installed: pip install 'widthwise[{extra}]'"
+        raise ModuleNotFoundError(message, name=error.name) from None
+    return module if name in _PACKAGES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -100,6 +100,11 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
     except ValueError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return WRONG_INPUT
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("widthwise"):
+            raise
+        print(f"{name}: needs {error.name}, which is not installed: pip install 'widthwise[lab]'", file=sys.stderr)
+        return WRONG_INPUT
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         _discard_output()
         return 0

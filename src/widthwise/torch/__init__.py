@@ -3,7 +3,8 @@
 from importlib.util import find_spec
 
 if find_spec("torch") is None:
-    raise ModuleNotFoundError("widthwise.torch needs PyTorch: pip install 'widthwise[torch]'", name="torch")
+    message = "widthwise.torch needs torch, which is not installed: pip install 'widthwise[torch]'"
+    raise ModuleNotFoundError(message, name="torch")
 
 from widthwise.torch.optimizers import Adafactor as Adafactor
 from widthwise.torch.optimizers import AdamAtan2 as AdamAtan2
