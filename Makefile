@@ -1,16 +1,17 @@
 # Two commands do everything: `make demo` shows what Widthwise does, `make test` checks all of it.
-# Both build .venv from pinned versions first; that step runs again only when the pins change.
+# Both install what they need into .venv first, in pinned versions; that step runs again only when the pins change.
 
 PYTHON ?= python3
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 BIN := .venv/bin
-READY := .venv/ready-$(VERSION)
+READY := .venv/dev-$(VERSION)
+READY_FOR_DEMO := .venv/lab-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test lint types unit browser test-gpu format clean
 
-demo: $(READY)
+demo: $(READY_FOR_DEMO)
 	@echo "Training small transformers until the answer is clear: some minutes on two cores, at once the second time."
 	@$(BIN)/widthwise experiment transfer --scale cpu --parameterizations mup --settings global full \
 		--precision 0.06 --until-verdict --processes 2 --study studies/demo
@@ -53,9 +54,11 @@ format: $(READY)
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
+# The last line: tests compare with microsoft/mup, which asks for packages that it does not need.
+.venv/%-$(VERSION): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Widthwise needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
 	@echo "Installing into .venv ..."
 	@test -x $(BIN)/python$(VERSION) || $(PYTHON) -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$*]'
+	@test $* != dev || $(BIN)/python -m pip install --quiet --no-compile --no-deps mup
 	@touch $@

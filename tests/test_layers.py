@@ -114,10 +114,3 @@ def test_importing_widthwise_imports_nothing_outside_the_standard_library():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["widthwise"]
-
-
-def test_the_front_door_for_pytorch_imports_no_jax():
-    pytest.importorskip("torch")
-    script = "import sys, widthwise as ww; ww.torch.plan; print('jax' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False"]

@@ -4,10 +4,6 @@ import math
 from functools import partial
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 import torch
 from torch import nn
 

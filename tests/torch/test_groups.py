@@ -3,10 +3,6 @@
 import warnings
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 import torch
 
 import widthwise as ww

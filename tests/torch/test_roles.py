@@ -3,10 +3,6 @@
 from fnmatch import fnmatchcase
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 import torch
 from torch import nn
 

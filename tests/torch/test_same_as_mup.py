@@ -1,11 +1,7 @@
 """A plan trains as microsoft/mup does, whose readout has a multiplier and whose epsilon does not scale."""
 
-import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("mup")
-
 import mup
+import pytest
 import torch
 from torch import nn
 

@@ -5,9 +5,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from torch import nn
 

@@ -7,10 +7,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 import torch
 import transformers
 from torch import nn
@@ -75,7 +71,6 @@ def test_parts_that_hide_their_data_pass_through_a_wrapper():
 
 
 def test_a_trainer_of_hugging_face_takes_the_optimizer(tmp_path: Path):
-    pytest.importorskip("accelerate")
     plan = ww.torch.plan(gpt2, width=64, base_width=32, example=TOKENS)
     model = plan.init_(gpt2(64))
     optimizer = torch.optim.AdamW(plan.groups(model, lr=1e-2, weight_decay=0.1))
@@ -95,7 +90,8 @@ def test_a_trainer_of_hugging_face_takes_the_optimizer(tmp_path: Path):
 
 
 def test_lightning_takes_the_groups(tmp_path: Path):
-    lightning = pytest.importorskip("lightning")
+    import lightning
+
     plan = ww.torch.plan(GPT, width=64, base_width=32, example=TOKENS)
 
     class Lit(lightning.LightningModule):
