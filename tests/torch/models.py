@@ -220,3 +220,55 @@ class OffsetTied(nn.Module):
         x = x + self.mix(x)
         x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.scale)
         return self.head(x)
+
+
+class Rotary(nn.Module):
+    """Attention with rotary positions and two heads whose size grows with the width."""
+
+    def __init__(self, width: int, *, explicit: bool, fused_kernel: bool) -> None:
+        super().__init__()
+        self.size, self.explicit, self.fused_kernel = width // 2, explicit, fused_kernel
+        self.q_proj, self.k_proj = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        nn.init.normal_(self.q_proj.bias, std=0.1)
+
+    def rotated(self, x):
+        angles = torch.arange(x.shape[-2])[:, None] / 10 ** torch.linspace(0, 2, self.size // 2)
+        cos, sin = (torch.cat((t, t), -1).to(x.dtype) for t in (angles.cos(), angles.sin()))
+        first, second = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    def forward(self, x):
+        q, k, v = (
+            project(x).unflatten(-1, (2, self.size)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        q, k = self.rotated(q), self.rotated(k)
+        if self.explicit:
+            q = q * (self.size / 16) ** -0.5  # at width 32, heads have size 16
+        if self.fused_kernel:
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-1, -2) / math.sqrt(self.size)
+            y = scores.masked_fill(torch.ones_like(scores).triu(1) > 0, -math.inf).softmax(-1) @ v
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+class GrowingHeads(nn.Module):
+    """A Llama whose heads grow; `explicit` has attention as 1/d relative to width 32, others as 1/√d."""
+
+    def __init__(self, width: int, *, explicit: bool = False, fused_kernel: bool = True) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY, bias=False)
+        self.attention = nn.ModuleList(Rotary(width, explicit=explicit, fused_kernel=fused_kernel) for _ in range(2))
+        self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(3 * width, width, bias=False)
+        self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(4))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for attend, norm in zip(self.attention, self.norms, strict=False):
+            x = x + attend(norm(x))
+        y = self.norms[2](x)
+        x = x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+        return self.head(self.norms[3](x))

@@ -385,7 +385,7 @@ def test_what_cannot_be_looked_into_is_named():
 
     found = trace(forward, shapes(w=(N, 3)), X)
     assert found.uses == ()
-    assert found.unseen == {"w": "pure_callback"}
+    assert found.found.unseen == {"w": "pure_callback"}
 
 
 def test_tokens_that_the_model_closes_over_are_examples_too():

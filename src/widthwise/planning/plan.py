@@ -35,6 +35,7 @@ from widthwise.scaling import (
     find_parameters,
     table_of,
 )
+from widthwise.scaling.attention import Attention, check_attention
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     Alignment,
@@ -238,6 +239,7 @@ def plan(
     rules: Rules = NO_RULES,
     headless: bool = False,
     scaled_logits: bool = False,
+    attention: Attention | None = None,
     multipliers: bool = False,
 ) -> Plan:
     """Plan how a model changes between the base width and another width.
@@ -260,6 +262,8 @@ def plan(
         rules: Roles and axes of particular parameters, by path. Rules take precedence over what is traced.
         headless: Whether the model has no readout on purpose.
         scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
+        attention: "1/d" for a model that divides attention scores by √d, with heads whose size d grows: a factor of
+            (d / d_base)^-1/2 then goes into the parameters that make queries. By default, the model is left as it is.
         multipliers: Whether to store parameters in the form of the parameterization, with multipliers. The model must
             then be called with `plan.effective(params)`.
 
@@ -280,6 +284,7 @@ def plan(
     out   1024×1     readout      1024    0.25             0.25          1
     """
     check_widths(width=width, base_width=base_width)
+    check_attention(attention)
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     return _plan(
         Builder(build=build, example=example if isinstance(example, tuple) else (example,), call=call),
@@ -289,6 +294,7 @@ def plan(
         rules=rules,
         headless=headless,
         scaled_logits=scaled_logits,
+        attention=attention,
         multipliers=multipliers,
     )
 
@@ -302,13 +308,16 @@ def _plan(
     rules: Rules,
     headless: bool,
     scaled_logits: bool,
+    attention: Attention | None,
     multipliers: bool,
 ) -> Plan:
     # Roles are found by comparing two widths, and the width may be the base width.
     other = width if width != base_width else 2 * base_width
     base, base_trace = _traced(builder, base_width)
     traced, other_trace = _traced(builder, other)
-    parameters = find_parameters(traced, base, rules=rules, headless=headless, scaled_logits=scaled_logits)
+    parameters = find_parameters(
+        traced, base, rules=rules, headless=headless, scaled_logits=scaled_logits, attention=attention
+    )
     numbers = changed_numbers(base_trace.jaxpr, other_trace.jaxpr) if base_trace and other_trace else ()
     if width == base_width:
         parameters = at_base_width(parameters)
@@ -326,6 +335,7 @@ def _plan(
             "rules": rules,
             "headless": headless,
             "scaled_logits": scaled_logits,
+            "attention": attention,
             "multipliers": multipliers,
         },
     )
@@ -343,4 +353,4 @@ def _trace_at(builder: Builder, width: int) -> tuple[Traced, Trace | None]:
     traced = None if forward is None else trace(forward, params, *builder.example)
     if traced is None:
         return Traced(shapes=shapes, uses=None, unseen={}), None
-    return Traced(shapes=shapes, uses=traced.uses, unseen=traced.unseen), traced
+    return traced.traced(shapes), traced

@@ -85,10 +85,10 @@ def find_factors(
         case = for_tied(case)
     stored = without_multipliers(case)
     logits = stored.parameterization.readout.b
-    by_role = {role: _of(case, stored, role) for role in {p.role for p in parameters} if role}
+    by_role = {role: _of(case, stored, role) for role in {p.role or Role.EMBEDDING for p in parameters}}
     found: dict[str, Factors] = {}
     for parameter in parameters:
-        if parameter.role is None and parameter.gain_of is None:
+        if parameter.role is None and parameter.gain_of is None and parameter.grows_head == 1:
             found[parameter.path] = Factors()
             continue
         e = by_role[parameter.role or Role.EMBEDDING]
@@ -107,6 +107,10 @@ def find_factors(
         if parameter.gain_of is not None:
             factors = replace(factors, multiplier=factors.multiplier * float(r) ** float(-logits))
             factors = factors.moved(r, -logits, family)
+        if parameter.grows_head != 1:  # the multiplier that attention needs, in the initial size
+            missing = -Fraction(1, 2)
+            factors = replace(factors, multiplier=factors.multiplier * float(parameter.grows_head) ** float(missing))
+            factors = factors.moved(parameter.grows_head, missing, family)
         found[parameter.path] = factors
     return found
 

@@ -10,7 +10,8 @@ from math import prod
 from typing import Any, TypeAlias
 
 from widthwise.scaling.axes import Axes
-from widthwise.scaling.uses import Kind, Use
+from widthwise.scaling.proportions import PRODUCTS, carried
+from widthwise.scaling.uses import Kind, Meeting, Use
 from widthwise.scaling.views import View
 
 Key: TypeAlias = tuple[int, ...]
@@ -27,6 +28,7 @@ class Value:
         multiplied: Whether the views were multiplied by an activation: a product, if a sum follows.
         sources: The products with parameters that it depends on.
         gains: Vectors whose common factor is a factor of this array.
+        proportional: Parameters whose common factor is a factor of this array, if it depends on the examples.
     """
 
     views: tuple[View, ...] = ()
@@ -34,6 +36,7 @@ class Value:
     multiplied: bool = False
     sources: frozenset[Key] = frozenset()
     gains: frozenset[str] = frozenset()
+    proportional: frozenset[str] = frozenset()
 
     @property
     def is_weight(self) -> bool:
@@ -56,6 +59,7 @@ class Value:
             multiplied=self.multiplied and other.multiplied,
             sources=self.sources | other.sources,
             gains=self.gains & other.gains,
+            proportional=self.proportional if self.proportional == other.proportional else frozenset(),
         )
 
 
@@ -67,15 +71,24 @@ class Found:
         uses: The uses of parameters by place, with the name of the operation.
         reached: The products whose result reaches another product.
         unseen: Parameters that enter an operation that the walk cannot look into, with its name.
+        meetings: The products of two activations by place.
+        spent: Parameters that something else than such products depends on, so that a factor on them has other effects.
     """
 
     uses: dict[tuple[Key, str], Use] = field(default_factory=dict[tuple[Key, str], Use])
     reached: set[Key] = field(default_factory=set[Key])
     unseen: dict[str, str] = field(default_factory=dict[str, str])
+    meetings: dict[Key, Meeting] = field(default_factory=dict[Key, Meeting])
+    spent: set[str] = field(default_factory=set[str])
 
     def listed(self) -> tuple[Use, ...]:
         """Return the uses in the order of the forward pass."""
         return tuple(replace(use, inner=key in self.reached) for (key, _), use in self.uses.items())
+
+    def spend(self, values: Sequence[Value]) -> list[Value]:
+        """Note that arrays are used in a way that is not followed any further; return what is known of them then."""
+        self.spent.update(*(value.proportional for value in values))
+        return [replace(value, proportional=frozenset()) for value in values]
 
 
 _SAME = {
@@ -132,12 +145,18 @@ class Operation:
 
     def results(self) -> list[Value]:
         """Note what the operation does with parameters; return what is known of its results."""
+        proportional = carried(self)
+        return [
+            replace(value, proportional=proportional if value.dynamic else frozenset()) for value in self._followed()
+        ]
+
+    def _followed(self) -> list[Value]:
         if self.name == "dot_general" and all(value.dynamic for value in self.given):
             # What is multiplied by another activation must neither grow nor shrink, so it is not a readout.
             self.found.reached |= self.plain.sources
         if not any(value.views or value.gains for value in self.given):
             return [self.plain] * len(self.operation.outvars)
-        if self.name in ("dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"):
+        if self.name in PRODUCTS:
             return [self._product()]
         if self.name == "gather":
             return [self._gather()]

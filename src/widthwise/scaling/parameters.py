@@ -10,16 +10,18 @@ parts of a model may grow by different factors. Two cases go beyond the theory's
   norm in front of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from math import prod
 from typing import TypeAlias
 
+from widthwise.scaling.attention import Attention, find_queries
 from widthwise.scaling.axes import Axes
+from widthwise.scaling.operations import Found
 from widthwise.scaling.rules import NO_RULES, UNSCALED, Rule, Rules, match_rules
-from widthwise.scaling.uses import Use
+from widthwise.scaling.uses import Meeting, Use
 from widthwise.theory import Role
 
 Shape: TypeAlias = tuple[int, ...]
@@ -65,6 +67,8 @@ class Parameter:
         grows_out: By what factor its outputs are more than at the base width.
         linear: Whether the model is linear in it.
         gain_of: The tied embedding whose logits this vector scales; None for all other parameters.
+        grows_head: By what factor the heads are larger than at the base width, if this makes their queries and takes
+            the factor that attention as 1/d needs.
     """
 
     path: str
@@ -77,6 +81,7 @@ class Parameter:
     grows_out: Fraction = Fraction(1)
     linear: bool = True
     gain_of: str | None = None
+    grows_head: Fraction = Fraction(1)
 
     @property
     def role(self) -> Role | None:
@@ -97,11 +102,26 @@ class Traced:
         shapes: The shapes by path.
         uses: The uses in the order of the forward pass; None if it was not traced.
         unseen: Parameters that enter an operation that was not understood, with its name.
+        meetings: The products of two activations, in the order of the forward pass; None if they are not known.
+        spent: Parameters that more than such products depend on.
     """
 
     shapes: Mapping[str, Shape]
     uses: Sequence[Use] | None = None
     unseen: Mapping[str, str]
+    meetings: Sequence[Meeting] | None = None
+    spent: Collection[str] = ()
+
+    @classmethod
+    def of_walk(cls, shapes: Mapping[str, Shape], found: Found) -> "Traced":
+        """Return what a walk through a forward pass has found."""
+        return cls(
+            shapes=shapes,
+            uses=found.listed(),
+            unseen=found.unseen,
+            meetings=tuple(found.meetings.values()),
+            spent=frozenset(found.spent),
+        )
 
     def of(self, path: str) -> list[Use]:
         """Return the uses of a parameter."""
@@ -109,7 +129,13 @@ class Traced:
 
 
 def find_parameters(
-    sizes: Traced, base: Traced, *, rules: Rules = NO_RULES, headless: bool = False, scaled_logits: bool = False
+    sizes: Traced,
+    base: Traced,
+    *,
+    rules: Rules = NO_RULES,
+    headless: bool = False,
+    scaled_logits: bool = False,
+    attention: Attention | None = None,
 ) -> tuple[Parameter, ...]:
     """Find the part that every parameter plays.
 
@@ -119,6 +145,7 @@ def find_parameters(
         rules: Roles and axes of particular parameters, by path. Rules take precedence.
         headless: Whether the model has no readout on purpose.
         scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
+        attention: "1/d" to let attention scores fall as 1/d where the model has 1/√d.
     """
     _refuse_different_trees(sizes.shapes, base.shapes)
     rule_of = dict(match_rules(list(sizes.shapes), rules))
@@ -135,7 +162,20 @@ def find_parameters(
         for path, parameter in list(found.items()):
             if parameter.part is Part.TIED:
                 found |= _gains(path, base, found)
+    if attention is not None:
+        for path, growth in _queries(sizes, base).items():
+            found[path] = replace(found[path], grows_head=growth)
     return tuple(found.values())
+
+
+def _queries(sizes: Traced, base: Traced) -> dict[str, Fraction]:
+    """Return the parameters that make queries, with the growth of the size of heads."""
+    if sizes.meetings is None or base.meetings is None:
+        raise ValueError(
+            "attention='1/d' needs the forward pass at both widths, and it was not traced: pass an example, and a "
+            "model that does not decide by values what to compute"
+        )
+    return find_queries(sizes.meetings, base.meetings, sizes.spent)
 
 
 def _parameter(path: str, sizes: Traced, base: Traced, rule: Rule) -> Parameter:

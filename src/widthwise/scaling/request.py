@@ -62,7 +62,14 @@ def at_base_width(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
     """Return parameters as they are at the base width, where nothing has grown."""
     same = Fraction(1)
     return tuple(
-        replace(p, shape=p.base_shape, fan_in=int(p.fan_in / p.grows_in), grows_in=same, grows_out=same)
+        replace(
+            p,
+            shape=p.base_shape,
+            fan_in=int(p.fan_in / p.grows_in),
+            grows_in=same,
+            grows_out=same,
+            grows_head=same,
+        )
         for p in parameters
     )
 

@@ -1,5 +1,6 @@
 """The table of a plan: what changes for every parameter, and what to look at."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -119,7 +120,7 @@ def table_of(plan: Planned, *, learning_rate: float | None, epsilon: float | Non
     for parameter in plan.parameters:
         factors = plan.factors[parameter.path]
         row = PlanRow(
-            path=_LAYER.sub("*", parameter.path),
+            path=_in_every_layer(parameter.path),
             count=1,
             shape=parameter.shape,
             role=parameter.part.value,
@@ -149,14 +150,34 @@ _LAYER = re.compile(r"(?<![^/._])\d+(?![^/.])")
 """The number of a layer in a path: `blocks/3/mlp`, `Block_3/mlp` or `blocks.3.mlp`."""
 
 
+def _in_every_layer(path: str) -> str:
+    return _LAYER.sub("*", path)
+
+
+def _divides_by_root(number: ChangedNumber, growth: float) -> bool:
+    """Return whether a number divides by √d, or multiplies by 1/√d."""
+    change = number.here / number.base if number.base else math.nan
+    return math.isclose(change if number.operation == "div" else 1 / change, math.sqrt(growth), rel_tol=1e-3)
+
+
 def _notes(plan: Planned) -> Iterator[str]:
     """Yield what a user should look at."""
+    folded = {p.path: float(p.grows_head) for p in plan.parameters if p.grows_head != 1}
+    of_attention = {x for x in plan.numbers if any(_divides_by_root(x, growth) for growth in folded.values())}
+    if folded:
+        yield f"attention falls as 1/d; the factor is in {' and '.join(dict.fromkeys(map(_in_every_layer, folded)))}"
+        if not of_attention:
+            yield "no number in the model falls as 1/√d: attention='1/d' is for models that divide scores by √d"
     for number in plan.numbers:
         where = f" at {number.where}" if number.where else ""
         yield (
             f"a number in the model changes with width{where}: {number.operation} by {number.base:.6g} at width "
-            f"{plan.base_width}, {number.here:.6g} here. Plans assume fixed numbers: keep its value at the base width; "
-            "or, for 1/√d in attention with heads that grow, let it fall as 1/d from there"
+            f"{plan.base_width}, {number.here:.6g} here. "
+        ) + (
+            "It is taken for the 1/√d of attention, as which it may stay"
+            if number in of_attention
+            else "Plans assume fixed numbers: keep its value at the base width; or, for 1/√d in attention with heads "
+            "that grow, pass attention='1/d'"
         )
     gains = [parameter.path for parameter in plan.parameters if parameter.gain_of is not None]
     for parameter in plan.parameters:

@@ -35,3 +35,18 @@ class Use:
     linear: bool = True
     meets_parameter: bool = False
     gains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """A product of two activations, such as that of queries and keys.
+
+    Attributes:
+        left: Parameters whose common factor is a factor of the left activation.
+        right: Parameters whose common factor is a factor of the right activation.
+        terms: The number of terms of the sum; for queries and keys, the size of a head.
+    """
+
+    left: frozenset[str]
+    right: frozenset[str]
+    terms: int

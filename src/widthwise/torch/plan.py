@@ -31,6 +31,7 @@ from widthwise.scaling import (
     find_parameters,
     table_of,
 )
+from widthwise.scaling.attention import Attention, check_attention
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     ADAFACTOR,
@@ -245,6 +246,7 @@ def plan(
     rules: Rules = NO_RULES,
     headless: bool = False,
     scaled_logits: bool = False,
+    attention: Attention | None = None,
 ) -> TorchPlan:
     """Plan how a model changes between the base width and another width.
 
@@ -265,6 +267,8 @@ def plan(
         rules: Roles and axes of particular parameters, by name. Rules take precedence over what is traced.
         headless: Whether the model has no readout on purpose.
         scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
+        attention: "1/d" for a model that divides attention scores by √d, with heads whose size d grows: a factor of
+            (d / d_base)^-1/2 then goes into the parameters that make queries. By default, the model is left as it is.
 
     >>> import torch
     >>> from torch import nn
@@ -283,17 +287,17 @@ def plan(
     4.bias         1  1          unscaled        –       1                1          1
     """
     check_widths(width=width, base_width=base_width)
+    check_attention(attention)
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     builder = ModuleBuilder(build=build, example=example, call=call)
     # Roles are found by comparing two widths, and the width may be the base width.
     sizes, base, numbers = _compared(builder, width if width != base_width else 2 * base_width, base_width)
     head = None
+    asked: dict[str, Any] = {"rules": rules, "headless": headless, "attention": attention}
     try:
-        parameters = find_parameters(sizes, base, rules=rules, headless=headless, scaled_logits=scaled_logits)
+        parameters = find_parameters(sizes, base, scaled_logits=scaled_logits, **asked)
     except ValueError as error:
-        parameters, head = _with_hook(
-            builder, base_width, sizes, base, error, scaled_logits=scaled_logits, rules=rules, headless=headless
-        )
+        parameters, head = _with_hook(builder, base_width, sizes, base, error, scaled_logits=scaled_logits, **asked)
     if width == base_width:
         parameters = at_base_width(parameters)
     refuse_inner_readouts(parameters, exponents.family)
@@ -310,9 +314,8 @@ def plan(
             "example": example,
             "call": call,
             "exponents": exponents,
-            "rules": rules,
-            "headless": headless,
             "scaled_logits": scaled_logits,
+            **asked,
         },
     )
 

@@ -5,7 +5,7 @@ normalized by its weight and adds its bias. What happens to parameters then foll
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from widthwise.scaling.operations import Found, Operation, Value
@@ -120,7 +120,7 @@ class Tape:
         def value(slot: Slot) -> Value:
             got = values.get(slot, Value())
             if got.gains and len(readers[slot]) > 1:  # what scales this array would scale something else too
-                return Value(got.views, got.dynamic, got.multiplied, got.sources)
+                return replace(got, gains=frozenset())
             return got
 
         operands: list[list[Value]] = []
@@ -128,4 +128,5 @@ class Tape:
             given = [value(slot) for slot in entry.invars]
             operands.append(given)
             values.update(zip(entry.outvars, Operation(entry, given, found, (index,)).results(), strict=True))
+        found.spend([values[slot] for slot in self.results if slot in values])
         return found, operands

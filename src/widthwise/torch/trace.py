@@ -40,7 +40,7 @@ class TorchTrace:
 
     def traced(self, shapes: Mapping[str, tuple[int, ...]]) -> Traced:
         """Return the uses of parameters of these shapes."""
-        return Traced(shapes=shapes, uses=self.found.listed(), unseen=self.found.unseen)
+        return Traced.of_walk(shapes, self.found)
 
 
 def trace(model: nn.Module, builder: ModuleBuilder, *, shapes: Shapes | None = None, keep: bool = False) -> TorchTrace:

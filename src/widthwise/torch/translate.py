@@ -149,6 +149,8 @@ def _translated(name: str, given: _Given) -> list[Slot] | None:
             return [tape.elementwise("add", [x, tape.elementwise(name[3:], [a, b], shape)], shape)]
         case _ if name in PRODUCTS:
             return [_product(name, given)]
+        case _ if name.startswith("_scaled_dot_product"):
+            return _attention(given)
     return None
 
 
@@ -289,6 +291,18 @@ def _product(name: str, given: _Given) -> Slot:
             numbers = ((1,), (1,)) if len(b.shape) == 3 else ((len(a.shape) - 1,), (0,))
             result = tape.dot(a, b, numbers, ((), (0,)) if len(b.shape) == 3 else ((), ()), shape)
     return result if added is None else tape.elementwise("add", [result, added], shape)
+
+
+def _attention(given: _Given) -> list[Slot]:
+    """Multiply queries and keys, then their softmax and values, as attention in several operations does."""
+    tape = given.tape
+    q, k, v = (given.slot(given[name]) for name in ("query", "key", "value"))
+    rank = len(q.shape)
+    batched = tuple(range(rank - 2))
+    shape = (*q.shape[:-1], k.shape[-2])
+    scores = tape.dot(q, k, ((rank - 1,), (rank - 1,)), (batched, batched), shape)
+    weights, *statistics = tape.add("softmax", [scores], shape, *given.shapes[1:])
+    return [tape.dot(weights, v, ((rank - 1,), (rank - 2,)), (batched, batched), given.shape), *statistics]
 
 
 def bilinear(

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from widthwise.scaling import Use
-from widthwise.scaling.operations import Value
+from widthwise.scaling import Traced, Use
+from widthwise.scaling.operations import Found, Value
 from widthwise.scaling.views import View
 from widthwise.trace.paths import PyTree, named_leaves
 from widthwise.trace.walk import walk
@@ -18,14 +18,21 @@ class Trace:
     """A traced forward pass.
 
     Attributes:
-        uses: The uses of parameters, in the order of the forward pass.
-        unseen: Parameters that enter an operation that cannot be looked into, with the name of the operation.
+        found: What happens to parameters.
         jaxpr: The trace itself.
     """
 
-    uses: tuple[Use, ...]
-    unseen: Mapping[str, str]
+    found: Found
     jaxpr: Any
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """The uses of parameters, in the order of the forward pass."""
+        return self.found.listed()
+
+    def traced(self, shapes: Mapping[str, tuple[int, ...]]) -> Traced:
+        """Return the uses of parameters of these shapes."""
+        return Traced.of_walk(shapes, self.found)
 
     def of(self, path: str) -> tuple[Use, ...]:
         """Return the uses of one parameter."""
@@ -49,4 +56,4 @@ def trace(forward: Callable[..., Any], params: PyTree, *example: Any) -> Trace:
     named = named_leaves(params)
     jaxpr = jax.make_jaxpr(forward)(params, *example).jaxpr
     found = walk(jaxpr, [Value((View.of(path, leaf.shape),)) for path, leaf in named.items()])
-    return Trace(uses=found.listed(), unseen=found.unseen, jaxpr=jaxpr)
+    return Trace(found=found, jaxpr=jaxpr)

@@ -29,7 +29,7 @@ def walk(jaxpr: Any, weights: Sequence[Value]) -> Found:
         weights: What is known of its first arguments. The others are examples.
     """
     found = Found()
-    _walk(jaxpr, arguments_of(jaxpr, weights), found, (), closed_over(jaxpr, weights))
+    found.spend(_walk(jaxpr, arguments_of(jaxpr, weights), found, (), closed_over(jaxpr, weights)))
     return found
 
 
@@ -84,19 +84,8 @@ def follow(operation: Any, given: list[Value], found: Found, key: Key) -> list[V
 
 def _nested(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value] | None:
     """Walk into an operation that contains others; None if it does not."""
-    params = operation.params
-    match operation.primitive.name:
-        case "scan":
-            return _scan(operation, given, found, key)
-        case "while":
-            conditions, constants = params["cond_nconsts"], params["body_nconsts"]
-            body = params["body_jaxpr"].jaxpr
-            fixed, carry = given[conditions : conditions + constants], given[conditions + constants :]
-            carry = _carried(lambda carried: _walk(body, [*fixed, *carried], Found(), key), carry, found, key)
-            return _walk(body, [*fixed, *carry], found, key)
-        case "cond":
-            results = [_walk(branch.jaxpr, given[1:], found, (*key, i)) for i, branch in enumerate(params["branches"])]
-            return [_joined(options) for options in zip(*results, strict=True)]
+    if operation.primitive.name in ("scan", "while", "cond"):
+        return found.spend(_controlled(operation, found.spend(given), found, key))
     body = body_of(operation)
     if body is None:
         return None
@@ -109,6 +98,22 @@ def _nested(operation: Any, given: list[Value], found: Found, key: Key) -> list[
         result.resized(var.aval.shape) if len(var.aval.shape) == len(atom.aval.shape) else replace(result, views=())
         for result, var, atom in zip(results, operation.outvars, body.outvars, strict=True)
     ]
+
+
+def _controlled(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
+    params = operation.params
+    if operation.primitive.name == "scan":
+        return _scan(operation, given, found, key)
+    if operation.primitive.name == "while":
+        conditions, constants = params["cond_nconsts"], params["body_nconsts"]
+        body = params["body_jaxpr"].jaxpr
+        fixed, carry = given[conditions : conditions + constants], given[conditions + constants :]
+        carry = _carried(lambda carried: _walk(body, [*fixed, *carried], Found(), key), carry, found, key)
+        return _walk(body, [*fixed, *carry], found, key)
+    results = [_walk(branch.jaxpr, given[1:], found, (*key, i)) for i, branch in enumerate(params["branches"])]
+    for options in results:
+        found.spend(options)
+    return [_joined(options) for options in zip(*results, strict=True)]
 
 
 def _scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
