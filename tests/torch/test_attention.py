@@ -1,5 +1,6 @@
 """Attention as 1/d, folded into the parameters that make queries, trains as if the model had it."""
 
+import math
 from functools import partial
 
 import pytest
@@ -144,6 +145,38 @@ def test_fused_queries_and_keys_are_refused_by_name(kind: str):
     with pytest.raises(ValueError, match=rf"since '{name}' makes queries, and .* multiply queries by \(head size"):
         ww.torch.plan(build, width=128, base_width=64, example=TOKENS, attention="1/d")
     ww.torch.plan(build, width=128, base_width=64, example=TOKENS)
+
+
+class Reused(nn.Module):
+    """Attention whose queries and keys may be used for something else."""
+
+    def __init__(self, width: int, reuse) -> None:
+        super().__init__()
+        self.embed, self.head, self.reuse = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY), reuse
+        self.q, self.k = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        q, k = self.q(x), self.k(x)
+        y = (q @ k.mT / math.sqrt(x.shape[-1])).softmax(-1) @ x
+        reused = self.reuse(q, k)
+        return (self.head(y), reused) if self.reuse is first else self.head(y + reused)
+
+
+def first(q, k):
+    return q
+
+
+@pytest.mark.parametrize(
+    "reuse", [first, lambda q, k: q, lambda q, k: q.tanh(), lambda q, k: 1 / q, lambda q, k: (q * q).detach()]
+)
+def test_keys_take_the_factor_where_queries_are_used_for_something_else(reuse):
+    build = partial(Reused, reuse=reuse)
+    plan = ww.torch.plan(build, width=64, base_width=16, example=TOKENS, attention="1/d")
+    assert plan.explain().notes[0].endswith("the factor is in k.weight")
+    both = partial(Reused, reuse=lambda q, k: q + k)
+    with pytest.raises(ValueError, match=r"'q\.weight' makes queries, and .* something else too"):
+        ww.torch.plan(both, width=64, base_width=16, example=TOKENS, attention="1/d")
 
 
 def test_heads_that_do_not_grow_change_nothing_and_nonsense_is_refused():
