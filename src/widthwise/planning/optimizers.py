@@ -18,28 +18,16 @@ from widthwise.optim.rates import MOST_DECAY
 from widthwise.parameterize import Layout, Leaf, PyTree, Scales
 from widthwise.planning.apply import at_path, clip_by_weighted_norm, made_for, map_with, scale_by_factors
 from widthwise.planning.stored import Stored
-from widthwise.scaling import Factors, Parameter
-from widthwise.theory import ADAFACTOR, ADAM, SGD, Assessment, OptimizerFamily
+from widthwise.scaling import Factors, Parameter, Planned
+from widthwise.theory import ADAFACTOR, ADAM, SGD, OptimizerFamily
 
 DEFAULT_RATES = {SGD: 0.1, ADAM: 1e-3, ADAFACTOR: 1e-2}
 """The learning rates of a coordinate check: large enough to see changes, small enough for most models."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimizers:
-    """The optimizers of a plan.
-
-    Attributes:
-        exponents: The exponents of the theory.
-        parameters: The parameters, with the part that each plays.
-        factors: The factors of each parameter, by path.
-        multipliers: Whether parameters are stored differently from how they act.
-    """
-
-    exponents: Assessment
-    parameters: tuple[Parameter, ...]
-    factors: Mapping[str, Factors]
-    multipliers: bool = False
+class Optimizers(Planned):
+    """The optimizers of a plan."""
 
     def scale_updates(self) -> optax.GradientTransformation:
         """Multiply the update of every parameter by its factor on the learning rate.

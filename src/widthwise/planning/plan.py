@@ -10,7 +10,7 @@ called, unless you ask for it: initialization, learning rate and epsilon of each
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -26,14 +26,11 @@ from widthwise.planning.stored import PlannedSize, Stored, multiplied, root_mean
 from widthwise.planning.subject import subject_of
 from widthwise.scaling import (
     NO_RULES,
-    ChangedNumber,
     Parameter,
-    PlanTable,
     Rules,
     Traced,
     find_factors,
     find_parameters,
-    table_of,
 )
 from widthwise.scaling.attention import Attention, check_attention
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
@@ -54,37 +51,14 @@ class Plan(Optimizers):
 
     Attributes:
         builder: How to build and call the model.
-        width: The width of the model.
-        base_width: The width at which the learning rate was tuned.
-        exponents: The exponents of the theory.
-        parameters: The parameters, with the part that each plays.
-        factors: The factors of each parameter, by path.
-        numbers: Numbers inside the model that change with its width.
-        multipliers: Whether parameters are stored differently from how they act.
     """
 
     builder: Builder
-    width: int
-    base_width: int
-    numbers: tuple[ChangedNumber, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-
-    def __str__(self) -> str:
-        return str(self.explain())
 
     @property
     def is_traced(self) -> bool:
         """Whether the forward pass was traced."""
         return self.builder.example != ()
-
-    def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
-        """Return a table of what is planned for every parameter.
-
-        Args:
-            learning_rate: The learning rate at the base width; None to show factors.
-            epsilon: The epsilon at the base width; None to show factors.
-        """
-        return table_of(self, learning_rate=learning_rate, epsilon=epsilon)
 
     def at(self, width: int) -> "Plan":
         """Return the plan of the same model at another width."""

@@ -7,6 +7,7 @@ from widthwise.scaling.parameters import Parameter as Parameter
 from widthwise.scaling.parameters import Part as Part
 from widthwise.scaling.parameters import Traced as Traced
 from widthwise.scaling.parameters import find_parameters as find_parameters
+from widthwise.scaling.planned import Planned as Planned
 from widthwise.scaling.rules import NO_RULES as NO_RULES
 from widthwise.scaling.rules import UNSCALED as UNSCALED
 from widthwise.scaling.rules import Rule as Rule

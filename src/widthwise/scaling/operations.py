@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from widthwise.scaling.axes import Axes
-from widthwise.scaling.proportions import PRODUCTS, carried
+from widthwise.scaling.proportions import PRODUCTS, SAME, carried
 from widthwise.scaling.uses import Kind, Meeting, Use
 from widthwise.scaling.views import View
 
@@ -91,19 +91,7 @@ class Found:
         return [replace(value, proportional=frozenset()) for value in values]
 
 
-_SAME = {
-    "convert_element_type",
-    "copy",
-    "copy_p",
-    "reduce_precision",
-    "sharding_constraint",
-    "mesh_cast",
-    "rev",
-    "optimization_barrier",
-    "name",
-    "pvary",
-}
-_PROPORTIONAL = {"mul", "div", "neg", "select_n", "real", "add_any", *_SAME}
+_PROPORTIONAL = {"mul", "div", "neg", "select_n", "real", "add_any", *SAME}
 _SUMS = {"add", "sub", "add_any"}
 
 
@@ -192,7 +180,7 @@ class Operation:
             case "fft":
                 return lambda view: view.resized(shape)
             case name:
-                return (lambda view: view) if name in _SAME else None
+                return (lambda view: view) if name in SAME else None
 
     def _is_elementwise(self) -> bool:
         shapes = [self.shape(i) for i, value in enumerate(self.given) if value.views or value.gains]

@@ -19,33 +19,24 @@ NOTHING: Paths = frozenset()
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general")
 _SUMS = ("add", "sub", "add_any", "concatenate", "complex")
-_MOVES = {
-    "transpose",
-    "reshape",
-    "squeeze",
-    "expand_dims",
-    "broadcast_in_dim",
-    "slice",
-    "dynamic_slice",
-    "split",
-    "gather",
-    "reduce_sum",
-    "neg",
-    "real",
-    "imag",
-    "view_as_real",
-    "view_as_complex",
-    "convert_element_type",
-    "copy",
-    "copy_p",
-    "reduce_precision",
-    "sharding_constraint",
-    "mesh_cast",
-    "rev",
-    "optimization_barrier",
-    "name",
-    "pvary",
-}
+SAME = frozenset(
+    {
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "reduce_precision",
+        "sharding_constraint",
+        "mesh_cast",
+        "rev",
+        "optimization_barrier",
+        "name",
+        "pvary",
+    }
+)
+"""Operations that leave an array as it is, but for its type, its place in memory or the order of its elements."""
+
+_MOVES = {"transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "dynamic_slice", "split"}
+_LINEAR = _MOVES | SAME | {"gather", "reduce_sum", "neg", "real", "imag", "view_as_real", "view_as_complex"}
 
 
 def carried(operation: "Operation") -> Paths:
@@ -80,7 +71,7 @@ def _kept(operation: "Operation", given: list[Paths]) -> Paths:
     if name in PRODUCTS:
         weights = _weights(operation)
         return _linear(values[weights[0]]) if len(weights) == 1 else NOTHING
-    if name in _MOVES:
+    if name in _LINEAR:
         return given[0]
     if name in _SUMS:  # of which every part must be proportional; and so must arrays side by side
         parts = [paths if value.dynamic else _linear(value) for paths, value in zip(given, values, strict=True)]

@@ -2,13 +2,15 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from widthwise.scaling.factors import Factors
-from widthwise.scaling.parameters import Parameter, Part
+from widthwise.scaling.parameters import Part
 from widthwise.scaling.text import text_table
+
+if TYPE_CHECKING:
+    from widthwise.scaling.planned import Planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,23 +28,6 @@ class ChangedNumber:
     base: float
     here: float
     where: str
-
-
-class Planned(Protocol):
-    """What a table shows of a plan, whatever framework its model is written in."""
-
-    @property
-    def base_width(self) -> int: ...  # noqa: D102
-    @property
-    def parameters(self) -> tuple[Parameter, ...]: ...  # noqa: D102
-    @property
-    def factors(self) -> Mapping[str, Factors]: ...  # noqa: D102
-    @property
-    def numbers(self) -> tuple[ChangedNumber, ...]: ...  # noqa: D102
-    @property
-    def multipliers(self) -> bool: ...  # noqa: D102
-    @property
-    def is_traced(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +99,7 @@ class PlanTable:
         ]
 
 
-def table_of(plan: Planned, *, learning_rate: float | None, epsilon: float | None) -> PlanTable:
+def table_of(plan: "Planned", *, learning_rate: float | None, epsilon: float | None) -> PlanTable:
     """Return the table of a plan, with factors or with numbers."""
     groups: dict[PlanRow, list[str]] = {}
     for parameter in plan.parameters:
@@ -160,7 +145,7 @@ def _divides_by_root(number: ChangedNumber, growth: float) -> bool:
     return math.isclose(change if number.operation == "div" else 1 / change, math.sqrt(growth), rel_tol=1e-3)
 
 
-def _notes(plan: Planned) -> Iterator[str]:
+def _notes(plan: "Planned") -> Iterator[str]:
     """Yield what a user should look at."""
     folded = {p.path: float(p.grows_head) for p in plan.parameters if p.grows_head != 1}
     of_attention = {x for x in plan.numbers if any(_divides_by_root(x, growth) for growth in folded.values())}
@@ -185,3 +170,4 @@ def _notes(plan: Planned) -> Iterator[str]:
             yield f"{parameter.path} is the readout too; the factor of its logits is in {' and '.join(gains)}"
     if not plan.is_traced:
         yield "the forward pass was not traced, since there is no example"
+    yield from plan.own_notes

@@ -10,7 +10,7 @@ be compiled, sharded, saved and loaded as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,15 +21,13 @@ from widthwise.coordinates import SEEDS, STEPS, TOLERANCE, CoordinateCheck
 from widthwise.scaling import (
     NO_RULES,
     ChangedNumber,
-    Factors,
     Parameter,
     Part,
-    PlanTable,
+    Planned,
     Rules,
     Traced,
     find_factors,
     find_parameters,
-    table_of,
 )
 from widthwise.scaling.attention import Attention, check_attention
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
@@ -60,55 +58,28 @@ _OPTIMIZERS: Mapping[OptimizerFamily, tuple[Callable[..., torch.optim.Optimizer]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchPlan:
+class TorchPlan(Planned):
     """What changes for every parameter of a model between the base width and another width.
 
     Attributes:
         builder: How to build and call the model.
-        width: The width of the model.
-        base_width: The width at which the learning rate was tuned.
-        exponents: The exponents of the theory.
-        parameters: The parameters, with the part that each plays.
-        factors: The factors of each parameter, by name.
-        numbers: Numbers inside the model that change with its width.
         head: The module of a tied readout whose inputs `init_` scales by a hook; None if no hook is needed.
     """
 
     builder: ModuleBuilder
-    width: int
-    base_width: int
-    exponents: Assessment
-    parameters: tuple[Parameter, ...]
-    factors: Mapping[str, Factors]
-    numbers: tuple[ChangedNumber, ...] = ()
     head: ScaledHead | None = None
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-
-    def __str__(self) -> str:
-        return str(self.explain())
 
     @property
     def is_traced(self) -> bool:
         """Whether the forward pass was traced."""
         return self.builder.has_example
 
-    def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
-        """Return a table of what is planned for every parameter.
-
-        Args:
-            learning_rate: The learning rate at the base width; None to show factors.
-            epsilon: The epsilon at the base width; None to show factors.
-        """
-        table = table_of(self, learning_rate=learning_rate, epsilon=epsilon)
-        if self.head is None:
-            return table
-        note = f"{self.head.module} is tied to the embedding; a hook multiplies its inputs by {self.head.factor:.4g}"
-        return replace(table, notes=(*table.notes, note))
-
     @property
-    def multipliers(self) -> bool:
-        """Whether parameters are stored differently from how they act. They are not."""
-        return False
+    def own_notes(self) -> tuple[str, ...]:
+        """The factor of a tied readout that a hook applies."""
+        if self.head is None:
+            return ()
+        return (f"{self.head.module} is tied to the embedding; a hook multiplies its inputs by {self.head.factor:.4g}",)
 
     def init_(self, model: nn.Module) -> nn.Module:
         """Bring the parameters of a freshly initialized model to the planned size, in place, and return the model.

@@ -337,15 +337,7 @@ _FACTORS = (
 
 
 def _factors(given: _Given) -> tuple[Slot, Slot]:
-    pairs = (
-        ("mat1", "mat2"),
-        ("batch1", "batch2"),
-        ("mat", "vec"),
-        ("self", "mat2"),
-        ("self", "vec"),
-        ("self", "tensor"),
-    )
-    for a, b in pairs:
+    for a, b in _FACTORS:
         if given[a] is not None and given[b] is not None:
             return given.slot(given[a]), given.slot(given[b])
     raise NotImplementedError(f"a product of {', '.join(given.named)}")

@@ -1,0 +1,58 @@
+"""What a plan is in every framework: the parameters of a model at two widths, and what changes between them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from widthwise.scaling.factors import Factors
+from widthwise.scaling.parameters import Parameter
+from widthwise.scaling.table import ChangedNumber, PlanTable, table_of
+from widthwise.theory import Assessment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(ABC):
+    """What changes for every parameter of a model between the base width and another width.
+
+    Attributes:
+        width: The width of the model.
+        base_width: The width at which the learning rate was tuned.
+        exponents: The exponents of the theory.
+        parameters: The parameters, with the part that each plays.
+        factors: The factors of each parameter, by path.
+        numbers: Numbers inside the model that change with its width.
+        multipliers: Whether parameters are stored differently from how they act.
+        options: What else was asked for, to plan the same model at another width.
+    """
+
+    width: int
+    base_width: int
+    exponents: Assessment
+    parameters: tuple[Parameter, ...]
+    factors: Mapping[str, Factors]
+    numbers: tuple[ChangedNumber, ...] = ()
+    multipliers: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __str__(self) -> str:
+        return str(self.explain())
+
+    @property
+    @abstractmethod
+    def is_traced(self) -> bool:
+        """Whether the forward pass was traced."""
+
+    @property
+    def own_notes(self) -> tuple[str, ...]:
+        """What a user should look at in this framework."""
+        return ()
+
+    def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
+        """Return a table of what is planned for every parameter.
+
+        Args:
+            learning_rate: The learning rate at the base width; None to show factors.
+            epsilon: The epsilon at the base width; None to show factors.
+        """
+        return table_of(self, learning_rate=learning_rate, epsilon=epsilon)
