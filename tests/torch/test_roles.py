@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 import pytest
 import torch
 from torch import nn
+from transformers.integrations import moe
 
 import widthwise as ww
 from tests.torch.cases import CASE, TOKENS, Case
@@ -26,6 +27,16 @@ def test_every_parameter_has_the_role_that_theory_gives_it(case: Case):
     for pattern, fan_in in case.inputs.items():
         found = {p.fan_in for p in plan.parameters if fnmatchcase(p.path, pattern)}
         assert found == {fan_in}, pattern
+
+
+def test_experts_are_seen_in_the_product_that_hugging_face_has_for_older_versions(monkeypatch: pytest.MonkeyPatch):
+    case = CASE["mixtral"]
+    expected = ww.torch.plan(case.build, width=128, base_width=64, example=case.example)
+    calls = []
+    monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_: calls.append(1) or False)
+    plan = ww.torch.plan(case.build, width=128, base_width=64, example=case.example)
+    assert calls
+    assert plan.parameters == expected.parameters
 
 
 def test_a_plan_for_a_model_larger_than_memory_takes_no_memory():

@@ -36,7 +36,10 @@ _NAMES = {
     "native_dropout": "mul",
     "dropout": "mul",
 }
-_PRODUCTS = {"mm", "bmm", "mv", "dot", "linear", "matmul", "_grouped_mm", "_scaled_grouped_mm"}
+GROUPED = ("_grouped_mm", "transformers::grouped_mm_fallback")
+"""Products per expert; the second is that of Hugging Face, for versions of PyTorch without the first on a CPU."""
+
+_PRODUCTS = {"mm", "bmm", "mv", "dot", "linear", "matmul", "_scaled_grouped_mm", *GROUPED}
 _PRODUCTS |= {"addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation", "convolution", "_convolution"}
 PRODUCTS = frozenset(_PRODUCTS)
 """Operations that multiply two arrays and sum."""
@@ -320,7 +323,7 @@ def bilinear(
     if plain == "convolution":
         a, b, _, *rest = args
         return a, b, lambda a, b: func(a, b, None, *rest)
-    if plain == "_grouped_mm":
+    if plain in GROUPED:
         a, b, *rest = args
         return a, b, lambda a, b: func(a, b, *rest, **kwargs)
     return None
