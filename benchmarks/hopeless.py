@@ -30,10 +30,10 @@ import numpy as np
 from widthwise.cli import main as widthwise
 from widthwise.experiments.sizes import STARTS
 from widthwise.fit import Trial, fit_transfer
-from widthwise.sweep import History, Study
-from widthwise.sweep.fits import GroupFit, fit_rows
-from widthwise.sweep.search import Search
-from widthwise.sweep.sweep import expected_exponent
+from widthwise.search.lattice import AdaptiveSearch
+from widthwise.study import History, Study
+from widthwise.study.fits import GroupFit, fit_rows
+from widthwise.sweeps.sweep import expected_exponent
 from widthwise.train import program
 
 GRIDS = {"adam": (2**-12, 2**3), "sgd": (2**-6, 2**4)}
@@ -106,8 +106,8 @@ def replay(group: GroupFit, runs: Mapping[Trial, Recorded], rule: Rule, octaves:
     found = Replay([])
     before: Recorded | None = None
     for width in sorted({trial.width for trial in runs}):
-        mine = {Search().index(trial.learning_rate): run for trial, run in runs.items() if trial.width == width}
-        search = Search(lowest=2 ** (min(mine) / 2), highest=2 ** (max(mine) / 2))
+        mine = {AdaptiveSearch().index(trial.learning_rate): run for trial, run in runs.items() if trial.width == width}
+        search = AdaptiveSearch(lowest=2 ** (min(mine) / 2), highest=2 ** (max(mine) / 2))
         if before is None:
             start = search.index(STARTS[group.setting.optimizer] * 2**octaves)
         else:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from widthwise.sweep import Outcome, Request, Study, to_csv, to_json_lines
-from widthwise.sweep.fits import fit_rows
+from widthwise.study import Outcome, Request, Study, to_csv, to_json_lines
+from widthwise.study.fits import fit_rows
 
 BATCH = 500
 POINTS = 100

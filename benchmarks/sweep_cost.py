@@ -34,9 +34,9 @@ from widthwise.experiments.paper import transfer
 from widthwise.fit import Curve, Estimate, Trial, curves, find_optima
 from widthwise.fit.design import Sample
 from widthwise.fit.powerlaw import fit_power_law
-from widthwise.sweep.requests import SweepData, inputs_of
-from widthwise.sweep.rounds import GroupSearch
-from widthwise.sweep.search import Grid, Search
+from widthwise.search.lattice import AdaptiveSearch, Grid
+from widthwise.search.rounds import GroupSearch
+from widthwise.sweeps.requests import SweepData, inputs_of
 from widthwise.train import Lanes, Spec, train
 from widthwise.train.cost import flops_per_step
 
@@ -232,29 +232,29 @@ def grid(truth: Source, sweep: int) -> tuple[Estimate, float]:
 
 def search_with_edge(truth: Source, sweep: int) -> tuple[Estimate, float]:
     """Search every width, with the stability edge."""
-    return with_seeds(replace(group_search(truth, Search()), edge=True), truth, sweep)
+    return with_seeds(replace(group_search(truth, AdaptiveSearch()), edge=True), truth, sweep)
 
 
 def search(truth: Source, sweep: int) -> tuple[Estimate, float]:
     """Search every width."""
-    return with_seeds(group_search(truth, Search()), truth, sweep)
+    return with_seeds(group_search(truth, AdaptiveSearch()), truth, sweep)
 
 
 def fixed(seeds: int) -> Callable[[Source, int], tuple[Estimate, float]]:
     """Return a search of every width with this many seeds, whatever precision that gives."""
 
     def carried_out(truth: Source, sweep: int) -> tuple[Estimate, float]:
-        return carry_out(replace(group_search(truth, Search()), seeds=range(seeds)), truth, sweep)
+        return carry_out(replace(group_search(truth, AdaptiveSearch()), seeds=range(seeds)), truth, sweep)
 
     return carried_out
 
 
 def precision(truth: Source, sweep: int) -> tuple[Estimate, float]:
     """Ask for a precision."""
-    return carry_out(replace(group_search(truth, Search()), precision=PRECISION), truth, sweep)
+    return carry_out(replace(group_search(truth, AdaptiveSearch()), precision=PRECISION), truth, sweep)
 
 
-def group_search(truth: Source, lattice: Grid | Search) -> GroupSearch:
+def group_search(truth: Source, lattice: Grid | AdaptiveSearch) -> GroupSearch:
     """Return a search that expects what the theory says."""
     expected = {"global": -1.0 if "standard" in truth.name or "mup" in truth.name else -0.5}
     return GroupSearch(

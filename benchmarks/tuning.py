@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from widthwise.parameterize import Constants
-from widthwise.sweep.tuning import ConstantsTrial, Tuning
+from widthwise.sweeps.tuning import ConstantsTrial, Tuning
 
 CHECKPOINTS = (50, 200, 800)
 NOISE = 5e-4

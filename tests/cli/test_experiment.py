@@ -67,8 +67,8 @@ def test_a_dry_run_says_what_is_left(study, capsys):
 
 
 def test_a_dry_run_opens_nothing_and_trains_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("widthwise.sweep.worker.train", None)
-    monkeypatch.setattr("widthwise.sweep.requests.load_inputs", None)
+    monkeypatch.setattr("widthwise.sweeps.worker.train", None)
+    monkeypatch.setattr("widthwise.sweeps.requests.load_inputs", None)
     assert main(["experiment", "transfer", *SMALL, "--dry-run", "--study", str(tmp_path / "study")]) == 0
     said = capsys.readouterr().out
     assert "transfer at scale smoke" in said

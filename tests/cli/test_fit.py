@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from widthwise.cli import main
-from widthwise.sweep import Outcome, Request, Study
+from widthwise.study import Outcome, Request, Study
 
 BASE = {
     "parameterization": "standard",

@@ -7,7 +7,7 @@ import pytest
 
 from tests.report import studies
 from widthwise.cli import main
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.sweep.tiny import options
+from tests.sweeps.tiny import options
 from widthwise.cli import main
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 GRID = ["--grid", "0.0078", "0.0157"]
 
@@ -87,8 +87,8 @@ def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
 
 
 def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("widthwise.sweep.worker.train", None)
-    monkeypatch.setattr("widthwise.sweep.requests.load_inputs", None)
+    monkeypatch.setattr("widthwise.sweeps.worker.train", None)
+    monkeypatch.setattr("widthwise.sweeps.requests.load_inputs", None)
     monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
     command = ["sweep", "--study", str(tmp_path / "study"), *options(), "--settings", "global", "full", "--dry-run"]
     assert main([*command, "--seeds", "0", "1", *GRID, "--json"]) == 0
@@ -200,7 +200,7 @@ def test_a_sweep_in_which_something_failed_says_so_and_ends_with_1(tmp_path, cap
     def fail(task, tell):
         raise RuntimeError("no space left on device")
 
-    monkeypatch.setattr("widthwise.sweep.driver.train_pack", fail)
+    monkeypatch.setattr("widthwise.sweeps.driver.train_pack", fail)
     assert main(["sweep", "--study", str(tmp_path), *options(), *GRID]) == 1
     out, err = capsys.readouterr()
     assert err.count("1 run of width 16 failed: RuntimeError: no space left on device") == 3

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep import tiny
+from tests.sweeps import tiny
 from tests.train.runs import SMALL
 from widthwise.cli import main
 from widthwise.cli.runs import progress_line

@@ -7,7 +7,7 @@ import pytest
 
 from widthwise.cli.main import _start_device
 from widthwise.cli.where import Where, describe_progress
-from widthwise.sweep.progress import SweepProgress
+from widthwise.sweeps.progress import SweepProgress
 from widthwise.train import Spec
 from widthwise.train.cost import CORE_FLOPS, GPU_FLOPS
 

@@ -13,9 +13,9 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
-from widthwise.sweep import Outcome, Request, Setting, Study
-from widthwise.sweep.constants import keep
-from widthwise.sweep.encoding import encode, key
+from widthwise.study import Outcome, Request, Setting, Study
+from widthwise.study.encoding import encode, key
+from widthwise.sweeps.constants import keep
 from widthwise.train import Spec
 
 CURVATURE = 0.1

@@ -13,11 +13,11 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, Choice
 from widthwise.parameterize import Constants
-from widthwise.sweep import Study
-from widthwise.sweep.budget import Budget
-from widthwise.sweep.constants import keep
-from widthwise.sweep.driver import Driver
-from widthwise.sweep.executors import Inline
+from widthwise.study import Study
+from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.constants import keep
+from widthwise.sweeps.driver import Driver
+from widthwise.sweeps.executors import Inline
 
 
 def looked_up(study: Study, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Constants]:

@@ -10,12 +10,13 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.stages import ProbeStage, SweepStage, TuneStage
 from widthwise.models import Transformer, compute_optimal_steps, count_parameters
 from widthwise.parameterize import Constants
-from widthwise.sweep import Outcome, Request, Setting, Study, settings
-from widthwise.sweep.constants import keep
-from widthwise.sweep.forecast import totals
-from widthwise.sweep.search import Grid
-from widthwise.sweep.sweep import Sweep
-from widthwise.sweep.tuning import Tuning
+from widthwise.search.lattice import Grid
+from widthwise.study import Outcome, Request, Setting, Study
+from widthwise.sweeps.constants import keep
+from widthwise.sweeps.forecast import totals
+from widthwise.sweeps.settings import settings
+from widthwise.sweeps.sweep import Sweep
+from widthwise.sweeps.tuning import Tuning
 from widthwise.theory import Aligned, Global
 from widthwise.train import Spec
 from widthwise.train.cost import GPU_FLOPS, flops_per_step

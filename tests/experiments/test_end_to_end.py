@@ -10,9 +10,9 @@ from widthwise.experiments.exhibits import AlignmentCurves
 from widthwise.experiments.paper.alignment import EXPERIMENT
 from widthwise.experiments.results import Results
 from widthwise.experiments.stages import Choice
-from widthwise.sweep import Study
-from widthwise.sweep.driver import Driver
-from widthwise.sweep.executors import Inline
+from widthwise.study import Study
+from widthwise.sweeps.driver import Driver
+from widthwise.sweeps.executors import Inline
 from widthwise.train import Spec
 
 

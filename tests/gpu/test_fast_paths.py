@@ -13,9 +13,9 @@ from widthwise.data import Synthetic
 from widthwise.models.cross_entropy import cross_entropy
 from widthwise.models.gelu import gelu
 from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
-from widthwise.sweep.packs import Pack
-from widthwise.sweep.requests import SweepData
-from widthwise.sweep.worker import train_pack
+from widthwise.sweeps.packs import Pack
+from widthwise.sweeps.requests import SweepData
+from widthwise.sweeps.worker import train_pack
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.compiling import Compiled
 

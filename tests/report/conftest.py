@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.report import studies
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.report.write import WrittenReport, write_report
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"

@@ -23,9 +23,9 @@ from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
 from widthwise.measure import AlignmentPoint
-from widthwise.sweep import Outcome, Request, Row, Study
-from widthwise.sweep.encoding import encode, key
-from widthwise.sweep.fits import GroupFit, fit_rows
+from widthwise.study import Outcome, Request, Row, Study
+from widthwise.study.encoding import encode, key
+from widthwise.study.fits import GroupFit, fit_rows
 from widthwise.train import Spec
 
 EXPONENTS = {

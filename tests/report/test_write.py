@@ -17,7 +17,7 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.report import figures, write
 from widthwise.report.sections import Contents, Section, read
 from widthwise.report.write import WrittenReport, write_report
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 
 def text_of(report: WrittenReport) -> str:

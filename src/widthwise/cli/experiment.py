@@ -23,11 +23,11 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import Choice, Stage, spec_of
-from widthwise.sweep import Study
-from widthwise.sweep.budget import Budget
-from widthwise.sweep.forecast import Count, forecast, totals
-from widthwise.sweep.packs import Options
-from widthwise.sweep.store import FILE
+from widthwise.study import Study
+from widthwise.study.store import FILE
+from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.forecast import Count, forecast, totals
+from widthwise.sweeps.packs import Options
 from widthwise.train import Spec, vocabulary_of
 
 NAMES = "; ".join(f"{name} ({experiment.title})" for name, experiment in EXPERIMENTS.items())

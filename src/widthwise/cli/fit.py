@@ -12,8 +12,8 @@ import tyro
 from widthwise.cli.arguments import positive, unset
 from widthwise.cli.output import table
 from widthwise.fit import TOLERANCE, Estimate, Optimum
-from widthwise.sweep import Study, to_csv, to_json_lines
-from widthwise.sweep.fits import GroupFit, fit_rows
+from widthwise.study import Study, to_csv, to_json_lines
+from widthwise.study.fits import GroupFit, fit_rows
 
 HEADINGS = (
     "width",

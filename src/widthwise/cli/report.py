@@ -12,7 +12,7 @@ from widthwise.cli.running import StatusLine
 from widthwise.experiments.findings import Finding
 from widthwise.report.sections import Section
 from widthwise.report.write import WrittenReport, write_report
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 MOST_LINES = 5
 """The most lines printed about what an experiment lacks."""

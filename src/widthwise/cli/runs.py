@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from widthwise.cli.running import StatusLine, stoppable
 from widthwise.data import Evaluation
-from widthwise.sweep.export import replacing
+from widthwise.study.export import replacing
 from widthwise.train import Checkpoints, Inputs, Lanes, Progress, Result, Spec, load_inputs, train
 
 Value = TypeVar("Value")

@@ -16,17 +16,18 @@ from widthwise.cli.fit import tabulate_fits
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
 from widthwise.experiments.paper.values import look_up
-from widthwise.sweep import Setting, Study, settings
-from widthwise.sweep.budget import Budget
-from widthwise.sweep.carry_out import GroupResult, Job, SearchResult, run_sweeps
-from widthwise.sweep.fits import fit_rows
-from widthwise.sweep.forecast import Held, count_sweep, forecast
-from widthwise.sweep.packs import Options
-from widthwise.sweep.requests import SweepData
-from widthwise.sweep.search import Grid, Search
-from widthwise.sweep.setting import Horizon
-from widthwise.sweep.store import FILE
-from widthwise.sweep.sweep import Sweep
+from widthwise.search.lattice import AdaptiveSearch, Grid
+from widthwise.study import Setting, Study
+from widthwise.study.fits import fit_rows
+from widthwise.study.setting import Horizon
+from widthwise.study.store import FILE
+from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.carry_out import GroupResult, Job, SearchResult, run_sweeps
+from widthwise.sweeps.forecast import Held, count_sweep, forecast
+from widthwise.sweeps.packs import Options
+from widthwise.sweeps.requests import SweepData
+from widthwise.sweeps.settings import settings
+from widthwise.sweeps.sweep import Sweep
 from widthwise.theory import read_rates
 from widthwise.train import Spec, vocabulary_of
 
@@ -71,7 +72,7 @@ class SweepCommand:
     """Stop after this much: a time (20m), runs ('300 runs') or FLOPs ('2e18 flops'). The same command goes on."""
     edge: bool = False
     """Also locate the stability edge of every width, the largest rate that trains well."""
-    search: Search = dataclasses.field(default_factory=Search)
+    search: AdaptiveSearch = dataclasses.field(default_factory=AdaptiveSearch)
     grid: Annotated[tuple[float, float] | None, unset("search")] = None
     """Try all learning rates between these two, in steps of --search.step, instead of searching."""
     probe: bool = False

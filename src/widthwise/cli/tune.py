@@ -16,11 +16,11 @@ from widthwise.cli.arguments import count, positive
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where
 from widthwise.experiments.paper.values import PAPER
-from widthwise.sweep.carry_out import run_tuning
-from widthwise.sweep.constants import keep
-from widthwise.sweep.packs import Options
-from widthwise.sweep.requests import SweepData
-from widthwise.sweep.tuning import ConstantsTrial, Tuned, Tuning
+from widthwise.sweeps.carry_out import run_tuning
+from widthwise.sweeps.constants import keep
+from widthwise.sweeps.packs import Options
+from widthwise.sweeps.requests import SweepData
+from widthwise.sweeps.tuning import ConstantsTrial, Tuned, Tuning
 from widthwise.theory import Role
 from widthwise.train import Spec
 

@@ -11,15 +11,15 @@ import jax
 from widthwise.cli.arguments import count, unset
 from widthwise.cli.output import between, duration, table
 from widthwise.cli.running import SavedAndStopped, StatusLine, stoppable
-from widthwise.sweep import Study
-from widthwise.sweep.driver import Driver, Stopped
-from widthwise.sweep.executors import Executor, Inline, Processes, RayCluster
-from widthwise.sweep.executors.processes import cores
-from widthwise.sweep.forecast import Bounds, Count, Forecast, Pace, totals
-from widthwise.sweep.memory import MOST_LANES
-from widthwise.sweep.packs import Options
-from widthwise.sweep.progress import SweepProgress
-from widthwise.sweep.speeds import Speedometer, kept_speeds
+from widthwise.study import Study
+from widthwise.sweeps.driver import Driver, Stopped
+from widthwise.sweeps.executors import Executor, Inline, Processes, RayCluster
+from widthwise.sweeps.executors.processes import cores
+from widthwise.sweeps.forecast import Bounds, Count, Forecast, Pace, totals
+from widthwise.sweeps.memory import MOST_LANES
+from widthwise.sweeps.packs import Options
+from widthwise.sweeps.progress import SweepProgress
+from widthwise.sweeps.speeds import Speedometer, kept_speeds
 from widthwise.train import Spec
 from widthwise.train.compiling import wake
 from widthwise.train.cost import CORE_FLOPS, GPU_FLOPS

@@ -12,11 +12,11 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
-from widthwise.sweep.budget import Budget
-from widthwise.sweep.carry_out import Job, run_sweeps, run_tuning
-from widthwise.sweep.constants import keep
-from widthwise.sweep.driver import Driver
-from widthwise.sweep.requests import SweepData
+from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.carry_out import Job, run_sweeps, run_tuning
+from widthwise.sweeps.constants import keep
+from widthwise.sweeps.driver import Driver
+from widthwise.sweeps.requests import SweepData
 from widthwise.train import Run
 
 NOTE = "experiment/"

@@ -12,10 +12,10 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, TuneStage
 from widthwise.models import count_parameters
 from widthwise.parameterize import Constants
-from widthwise.sweep.fits import TUNING
-from widthwise.sweep.forecast import Count, Held, count_sweep, distinct
-from widthwise.sweep.setting import Setting
-from widthwise.sweep.sweep import Sweep
+from widthwise.study.fits import TUNING
+from widthwise.study.setting import Setting
+from widthwise.sweeps.forecast import Count, Held, count_sweep, distinct
+from widthwise.sweeps.sweep import Sweep
 from widthwise.train.cost import STATE_BYTES
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from widthwise.measure import AlignmentPoint
-from widthwise.sweep.fits import GroupFit
+from widthwise.study.fits import GroupFit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from widthwise.experiments.findings import Finding
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale, Size
 from widthwise.experiments.stages import EVERYTHING, TUNED, Choice, ProbeStage, Stage, SweepStage, TuneStage
-from widthwise.sweep.constants import tuned_for
-from widthwise.sweep.setting import Setting
-from widthwise.sweep.sweep import Sweep
+from widthwise.study.setting import Setting
+from widthwise.sweeps.constants import tuned_for
+from widthwise.sweeps.sweep import Sweep
 from widthwise.train import Spec
 
 

@@ -15,7 +15,7 @@ from widthwise.experiments.results import best_losses
 from widthwise.experiments.showing import percent
 from widthwise.fit import Estimate, judge
 from widthwise.fit.transfer import TransferOutcome
-from widthwise.sweep.fits import GroupFit
+from widthwise.study.fits import GroupFit
 
 SAME = 1e-3
 """The relative difference of eval losses that counts as noise, as in the paper's choice of constants."""

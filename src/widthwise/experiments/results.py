@@ -11,10 +11,10 @@ from widthwise.fit import Trial
 from widthwise.fit.trials import curves
 from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
-from widthwise.sweep import History, Study
-from widthwise.sweep.fits import GroupFit, fit_rows
-from widthwise.sweep.forecast import Held
-from widthwise.sweep.setting import Setting
+from widthwise.study import History, Study
+from widthwise.study.fits import GroupFit, fit_rows
+from widthwise.study.setting import Setting
+from widthwise.sweeps.forecast import Held
 
 
 class Results:

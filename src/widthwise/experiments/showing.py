@@ -8,8 +8,8 @@ from typing import TypeAlias
 from widthwise.experiments.exhibits import Lines, Panel, Series, Table, Transfers
 from widthwise.experiments.results import best_losses
 from widthwise.fit import Estimate, Optimum
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import Setting
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import Setting
 
 NAMES = {
     "standard": "standard",

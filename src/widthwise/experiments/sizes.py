@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.fit.landscape import finest
-from widthwise.sweep.search import Grid, Lattice, Search
-from widthwise.sweep.setting import Setting
-from widthwise.sweep.tuning import Tuning
+from widthwise.search.lattice import AdaptiveSearch, Grid, Lattice
+from widthwise.study.setting import Setting
+from widthwise.sweeps.tuning import Tuning
 from widthwise.train import Spec
 
 Scale: TypeAlias = Literal["smoke", "cpu", "gpu", "paper"]
@@ -81,7 +81,7 @@ class Size:
     def search(self, start: float) -> Lattice:
         """Return the learning rates to try."""
         if self.octaves is None:
-            return Search()
+            return AdaptiveSearch()
         return Grid(lowest=start * 2**-self.octaves, highest=start * 2**self.octaves)
 
     @property

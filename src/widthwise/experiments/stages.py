@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from widthwise.experiments.paper.values import PAPER
 from widthwise.experiments.sizes import Scale
-from widthwise.sweep.setting import Setting
-from widthwise.sweep.sweep import Sweep
-from widthwise.sweep.tuning import Tuning
+from widthwise.study.setting import Setting
+from widthwise.sweeps.sweep import Sweep
+from widthwise.sweeps.tuning import Tuning
 from widthwise.train import Spec
 
 TUNED = "tuned"

@@ -6,9 +6,9 @@ from widthwise.experiments import showing
 from widthwise.experiments.exhibits import AlignmentCurves, AnyExhibit, Table
 from widthwise.experiments.results import alignment_points
 from widthwise.experiments.showing import called
-from widthwise.sweep import Row, Setting, Study
-from widthwise.sweep.fits import GroupFit, fit_rows
-from widthwise.sweep.setting import DEFAULT
+from widthwise.study import Row, Setting, Study
+from widthwise.study.fits import GroupFit, fit_rows
+from widthwise.study.setting import DEFAULT
 
 MOST_PANELS = 4
 """The most groups in a figure of sweeps."""

@@ -15,8 +15,8 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.report.other_runs import other_runs
-from widthwise.sweep import Study
-from widthwise.sweep.store import Status
+from widthwise.study import Study
+from widthwise.study.store import Status
 
 MOST_REASONS = 20
 """The most lines about failed runs."""

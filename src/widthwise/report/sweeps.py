@@ -18,7 +18,7 @@ from widthwise.experiments.showing import signed, with_interval
 from widthwise.fit import Curve, Optimum, Transfer, curves
 from widthwise.report import ticks
 from widthwise.report.style import INK, PAPER, PARAMETERIZATIONS, label_panel, panel_grid, ramp
-from widthwise.sweep.fits import GroupFit
+from widthwise.study.fits import GroupFit
 
 HIGHEST = 1.35
 """The most that the vertical axis may exceed the best loss: losses at tiny rates may be cut off."""

@@ -17,8 +17,8 @@ from widthwise.experiments.exhibits import AnyExhibit, Table
 from widthwise.report import tables
 from widthwise.report.figures import draw_files, inline_svg, saved_files
 from widthwise.report.sections import Contents, read
-from widthwise.sweep import Study
-from widthwise.sweep.export import replacing
+from widthwise.study import Study
+from widthwise.study.export import replacing
 
 MOST_UNFOLDED = 40
 """A page with more findings than this opens with its claims and verdicts; the numbers are folded."""

@@ -12,7 +12,7 @@ from widthwise.experiments.paper.atan2 import large_regime, small_regime
 from widthwise.experiments.paper.values import ARCTAN_CONSTANTS
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 
 def reading(name: str, tmp_path: Path) -> Reading:

@@ -10,9 +10,9 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.sizes import PAPER_WIDTHS, Scale, Size
 from widthwise.experiments.stages import TUNED, Stage, SweepStage, TuneStage, search_of
 from widthwise.models import compute_optimal_steps
-from widthwise.sweep import Setting
-from widthwise.sweep.constants import tuned_for
-from widthwise.sweep.search import Grid
+from widthwise.search.lattice import Grid
+from widthwise.study import Setting
+from widthwise.sweeps.constants import tuned_for
 
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "gpu", "paper")
 TRAINING = [name for name, experiment in EXPERIMENTS.items() if experiment.sizes]

@@ -16,7 +16,7 @@ from widthwise.experiments.results import Results, best_losses
 from widthwise.experiments.stages import Choice
 from widthwise.fit import fit_transfer
 from widthwise.parameterize import Constants
-from widthwise.sweep import Study
+from widthwise.study import Study
 
 TRAINING = [name for name, experiment in EXPERIMENTS.items() if experiment.sizes]
 

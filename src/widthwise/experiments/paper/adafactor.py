@@ -15,8 +15,8 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.showing import headed, nested, percent
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES, Scale
 from widthwise.experiments.stages import optimal
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import DEFAULT, Setting
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global
 
 NOTES = ("What counts as little and as alike is the choice of this experiment: the paper shows figures only.",)

@@ -18,7 +18,8 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.showing import called, heading, signed, slug
 from widthwise.experiments.sizes import SIZES
 from widthwise.measure import AlignmentPoint
-from widthwise.sweep.setting import Setting, settings
+from widthwise.study.setting import Setting
+from widthwise.sweeps.settings import settings
 from widthwise.theory import Global
 
 OPTIMIZERS = ("sgd", "adam", "adafactor")

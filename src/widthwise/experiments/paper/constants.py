@@ -20,7 +20,8 @@ from widthwise.experiments.showing import called, percent
 from widthwise.experiments.sizes import SIZES
 from widthwise.experiments.stages import TUNED
 from widthwise.parameterize import Constants
-from widthwise.sweep.setting import DEFAULT, settings
+from widthwise.study.setting import DEFAULT
+from widthwise.sweeps.settings import settings
 from widthwise.theory import Role
 
 OPTIMIZERS = ("sgd", "adam", "adam_ps", "adafactor")

@@ -23,7 +23,7 @@ from widthwise.experiments.results import Results, best_losses
 from widthwise.experiments.showing import called, percent
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES, Scale
 from widthwise.experiments.stages import optimal
-from widthwise.sweep.setting import Setting
+from widthwise.study.setting import Setting
 from widthwise.theory import Aligned
 
 FACTORS: dict[Scale, float] = {"smoke": 1e6, "cpu": 1e5, "gpu": 1e3, "paper": 1.0}

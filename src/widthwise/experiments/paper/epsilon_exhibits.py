@@ -12,8 +12,8 @@ from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS, S
 from widthwise.experiments.results import Results, best_losses
 from widthwise.experiments.showing import BEST_LOSSES, called, eval_losses, loss_against_size
 from widthwise.fit import Trial
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import Setting
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import Setting
 from widthwise.theory import Role
 
 SWEPT, SWEPT_WIDTH = "mean_field", 4096

@@ -21,8 +21,9 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.showing import called, headed, heading, select, signed, slug, stated, with_interval
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES
 from widthwise.fit import Estimate
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import Setting, settings
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import Setting
+from widthwise.sweeps.settings import settings
 from widthwise.theory import Global
 
 OPTIMIZERS = ("sgd", "adam", "adafactor")

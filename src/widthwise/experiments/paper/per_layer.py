@@ -18,8 +18,8 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.showing import called, slug
 from widthwise.experiments.sizes import SIZES, Scale
 from widthwise.experiments.stages import optimal
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import DEFAULT, Setting
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global
 
 OPTIMIZERS = ("sgd", "adam", "adam_ps")

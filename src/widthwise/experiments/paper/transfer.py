@@ -16,8 +16,8 @@ from widthwise.experiments.paper.values import EXPONENTS, FULL_ALIGNMENT, PAPER,
 from widthwise.experiments.results import Results
 from widthwise.experiments.showing import called, headed, nested, select, signed, slug, stated, with_interval
 from widthwise.experiments.sizes import SIZES, Scale
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import DEFAULT, Setting
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global
 
 GLOBAL, FULL, NONE = RATES = (Global(), Aligned("full"), Aligned("none"))

@@ -12,8 +12,9 @@ has 4.092 where that table has 4.131.
 from types import MappingProxyType
 
 from widthwise.parameterize import Constants
-from widthwise.sweep import Study, constants
-from widthwise.sweep.setting import DEFAULT, Setting
+from widthwise.study import Study
+from widthwise.study.setting import DEFAULT, Setting
+from widthwise.sweeps import constants
 
 PAPER = "paper"
 """The name of the paper's constants in a sweep."""

@@ -15,8 +15,9 @@ from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.results import Results
 from widthwise.experiments.showing import headed, heading, nested, stated
 from widthwise.experiments.sizes import SIZES, Scale, Size
-from widthwise.sweep.fits import GroupFit
-from widthwise.sweep.setting import Setting, settings
+from widthwise.study.fits import GroupFit
+from widthwise.study.setting import Setting
+from widthwise.sweeps.settings import settings
 
 DECAY = 1e-4
 """The paper's."""

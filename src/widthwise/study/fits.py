@@ -1,0 +1,116 @@
+"""What a study says: its rows, group by group, as fits of the optimal learning rate against width.
+
+Two requests belong to one group if they differ in width, learning rate and seed alone and, where the horizon is
+compute-optimal, in the steps that follow from the width. A group is known by its setting, and by whatever else
+differs between groups of the study.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from widthwise.fit import TOLERANCE, Transfer, Trial, fit_transfer
+from widthwise.study.setting import Setting
+from widthwise.study.store import Row
+from widthwise.theory import read_rates
+
+TUNING = "tuning"
+"""The name of the constants in requests of a search for constants: such rows belong to no group."""
+
+_VARIED = {"width", "learning_rate", "seed"}
+_NAMED = {"parameterization", "optimizer", "alignment", "constants", "horizon"} | {
+    f"{role}_constant" for role in ("embedding", "hidden", "readout")
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFit:
+    """One group of a study, fitted.
+
+    Attributes:
+        setting: What its runs share.
+        where: What else it differs in from other groups of the study.
+        transfer: What its runs say.
+        spec: What its runs share, as it was requested.
+        runs: The ids of its runs that have ended, by trial.
+    """
+
+    setting: Setting
+    where: dict[str, Any]
+    transfer: Transfer
+    spec: Mapping[str, Any]
+    runs: Mapping[Trial, str]
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Its runs that have ended."""
+        return tuple(self.runs)
+
+    @property
+    def title(self) -> str:
+        """The group in a line."""
+        *names, constants, horizon = self.setting.names.values()
+        where = [f"{name} {value}" for name, value in self.where.items()]
+        return ", ".join([*names, f"{constants} constants", f"{horizon.replace('_', '-')} horizon", *where])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as values that `json.dumps` takes."""
+        return {**self.setting.names, "where": self.where, **self.transfer.to_json()}
+
+
+def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: float = TOLERANCE) -> list[GroupFit]:
+    """Fit every group of a study, in the order in which they were first requested.
+
+    Args:
+        rows: The study's rows; those that have not ended, and trials of constants, are left out.
+        predict: Widths whose optimal learning rate to predict.
+        tolerance: The size of an exponent that does not matter in practice.
+    """
+    groups: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        if row.ended and row.spec.get("constants") != TUNING:
+            groups.setdefault(_shared(row.spec), {})[row.run] = row
+    shared = [dict(group) for group in groups]
+    differing = {
+        name
+        for name in {name for values in shared for name in values} - _NAMED
+        if len({values.get(name) for values in shared}) > 1
+    }
+    return [
+        _fit(values, sorted(differing), rows.values(), predict=predict, tolerance=tolerance)
+        for values, rows in zip(shared, groups.values(), strict=True)
+    ]
+
+
+def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], **how: Any) -> GroupFit:
+    runs = {_trial(row): row.run for row in rows}
+    return GroupFit(
+        setting=Setting.of(values),
+        where={name: values[name] for name in differing if values.get(name) is not None},
+        transfer=fit_transfer(runs, **how),
+        spec=values,
+        runs=runs,
+    )
+
+
+def _shared(spec: dict[str, Any]) -> tuple[Any, ...]:
+    left_out = _VARIED | ({"steps"} if spec.get("horizon") == "compute_optimal" else set())
+    if spec.get("rates") is not None:  # one rule can be written in several ways: -0.5 and -1/2
+        spec = {**spec, "rates": read_rates(spec["rates"]).text}
+    return tuple(
+        (name, tuple(value) if isinstance(value, list) else value)
+        for name, value in sorted(spec.items())
+        if name not in left_out
+    )
+
+
+def _trial(row: Row) -> Trial:
+    loss = row.results.get("eval_loss")
+    return Trial(
+        width=row.spec["width"],
+        learning_rate=row.spec["learning_rate"],
+        eval_loss=loss if row.status == "finished" and loss is not None else math.nan,
+        seed=row.spec["seed"],
+        parameters=row.results.get("parameters"),
+    )

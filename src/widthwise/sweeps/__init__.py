@@ -1,0 +1,1 @@
+"""Sweeps of our own models: settings, what computes their runs, and the tuning of constants."""

@@ -1,0 +1,60 @@
+"""Settings: combined from lists of values, and applied to what is trained."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from widthwise.optim import OPTIMIZERS
+from widthwise.parameterize import Constants
+from widthwise.study import Setting
+from widthwise.theory import Own
+from widthwise.train import Spec
+
+
+def settings(base: Setting | None = None, **axes: Sequence[Any]) -> tuple[Setting, ...]:
+    """Return all combinations of values, each once; an optimizer without an epsilon has one for all epsilons.
+
+    Args:
+        base: Where the other values come from.
+        axes: Values by the name of a field of a setting; none stands for the base's own.
+
+    >>> from widthwise.theory import Aligned
+    >>> [setting.rates.text for setting in settings(rates=(Aligned("none"), Aligned("full")), epsilon=())]
+    ['none', 'full']
+    """
+    for name, values in axes.items():
+        if len(set(values)) < len(values):
+            given = ", ".join(str(getattr(value, "text", value)) for value in values)
+            raise ValueError(f"{name} is {given}: expected each once")
+    chosen = {name: values for name, values in axes.items() if values}
+    combined = (dict(zip(chosen, values, strict=True)) for values in itertools.product(*chosen.values()))
+    return tuple(dict.fromkeys(_without_epsilon(dataclasses.replace(base or Setting(), **one)) for one in combined))
+
+
+def apply(setting: Setting, base: Spec, constants: Constants) -> Spec:
+    """Return a specification with this setting.
+
+    Args:
+        setting: The setting.
+        base: Where everything else comes from.
+        constants: What the name of the constants stands for.
+    """
+    own = isinstance(setting.rates, Own)
+    changed = dataclasses.replace(
+        base,
+        parameterization=setting.parameterization,
+        optimizer=setting.optimizer,
+        alignment=base.alignment if own else setting.rates.name,
+        rates=setting.rates.text if own else None,
+        epsilon=setting.epsilon,
+        epsilon_per_parameter=setting.epsilon_per_parameter,
+        weight_decay=setting.weight_decay,
+    )
+    return changed.with_constants(constants)
+
+
+def _without_epsilon(setting: Setting) -> Setting:
+    if setting.optimizer not in OPTIMIZERS or OPTIMIZERS[setting.optimizer].epsilon is not None:
+        return setting
+    return dataclasses.replace(setting, epsilon=None, epsilon_per_parameter=False)

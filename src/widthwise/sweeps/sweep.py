@@ -1,0 +1,172 @@
+"""A sweep as a value: which settings, widths and seeds to train, and how learning rates are searched."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from widthwise.fit.landscape import finest
+from widthwise.models import compute_optimal_steps
+from widthwise.optim import OPTIMIZERS
+from widthwise.parameterize import Constants
+from widthwise.search.lattice import AdaptiveSearch, Grid, Lattice
+from widthwise.search.rounds import GroupSearch
+from widthwise.study.encoding import encode, key
+from widthwise.study.setting import DEFAULT, Setting
+from widthwise.sweeps.settings import apply
+from widthwise.theory import FULL, PARAMETERIZATIONS, Global, solve
+from widthwise.train import Spec
+
+ConstantsLookup: TypeAlias = Callable[[str, str, str], Constants]
+"""Returns the constants of a name, an optimizer and a parameterization."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What to train: settings and widths around one specification.
+
+    >>> sweep = Sweep(base=Spec(), widths=(64, 128), settings=(Setting(rates=Global()), Setting()), seeds=(0, 1))
+    >>> [setting.rates.name for setting in sweep.all_settings]
+    ['global', 'full']
+    """
+
+    base: Spec
+    """What all runs share. Its learning rate is where the search starts at the smallest width; a setting in another
+    parameterization starts where the theory moves that rate."""
+    settings: tuple[Setting, ...] = ()
+    """The settings; the base's own if empty."""
+    widths: tuple[int, ...] = ()
+    """The widths; the base's own if empty."""
+    seeds: tuple[int, ...] = ()
+    """Seeds of the initialization: each learning rate is tried with all of them. A precision adds more as needed."""
+    search: Lattice = dataclasses.field(default_factory=AdaptiveSearch)
+    """Which learning rates to try: a search or a grid."""
+    edge: bool = False
+    """Also locate the stability edge of every width, the largest rate that trains well."""
+    precision: float | None = None
+    """Train until the interval of every setting's exponent reaches at most this far to each side."""
+    until_verdict: bool = False
+    """Stop before that at settings for which it is clear whether the learning rate transfers."""
+
+    def __post_init__(self) -> None:
+        for name in ("settings", "widths", "seeds"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                written = ", ".join(value.title if isinstance(value, Setting) else str(value) for value in values)
+                raise ValueError(f"{name} are {written}: expected each once")
+        if self.precision is not None:
+            if not 0 < self.precision < math.inf:
+                raise ValueError(f"precision is {self.precision}: expected a number above 0")
+            if not isinstance(self.search, AdaptiveSearch):
+                raise ValueError("both a precision and a grid: expected one of them")
+            if len(self.all_widths) < 2:
+                raise ValueError(f"precision is {self.precision} with one width: expected two widths or more")
+            if self.precision <= (least := finest(self.all_widths)):
+                least = math.ceil(100 * least + 1) / 100
+                raise ValueError(
+                    f"precision is {self.precision}: expected {least} or more with widths {self.all_widths[0]} to "
+                    f"{self.all_widths[-1]}, or a larger range of widths"
+                )
+        elif self.until_verdict:
+            raise ValueError("until_verdict without a precision: expected both")
+        own = Setting.of(self.base.to_json()).constants
+        for setting in self.all_settings:
+            if own not in (DEFAULT, setting.constants):
+                raise ValueError(f"constants are given by name and by value, {own}: expected one of the two")
+            for width in self.all_widths:
+                apply(setting, replace(self.base, width=width), self.base.constants)  # refuses what no run could have
+
+    @property
+    def all_settings(self) -> tuple[Setting, ...]:
+        """The settings, each once."""
+        return self.settings or (Setting.of(self.base.to_json()),)
+
+    @property
+    def all_widths(self) -> tuple[int, ...]:
+        """The widths, ascending."""
+        return tuple(sorted(self.widths or (self.base.width,)))
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds."""
+        return self.seeds or (self.base.seed,)
+
+    @property
+    def id(self) -> str:
+        """The hash of everything that it asks for."""
+        return key(encode(self.to_json()))
+
+    def constants(self, look_up: ConstantsLookup) -> dict[Setting, Constants]:
+        """Return the constants of every setting; those with a name are looked up."""
+        return {
+            setting: self.base.constants
+            if setting.constants == Setting.of(self.base.to_json()).constants
+            else look_up(setting.constants, setting.optimizer, setting.parameterization)
+            for setting in self.all_settings
+        }
+
+    def spec(
+        self,
+        setting: Setting,
+        *,
+        width: int,
+        learning_rate: float,
+        seed: int,
+        vocabulary: int,
+        constants: Constants,
+    ) -> Spec:
+        """Return the specification of one run, for data with this vocabulary."""
+        base = replace(self.base, width=width, learning_rate=learning_rate, seed=seed)
+        spec = apply(setting, base, constants)
+        if setting.horizon == "fixed":
+            return spec
+        return replace(spec, steps=compute_optimal_steps(spec.transformer(vocabulary), batch=spec.batch))
+
+    def group_search(self, setting: Setting, cost: Callable[[int], float]) -> GroupSearch:
+        """Return the search of one of the settings; `cost` returns the FLOPs of a run of a width."""
+        return GroupSearch(
+            search=self.search,
+            widths=self.all_widths,
+            seeds=self.all_seeds,
+            start=self.search.index(self.start(setting)),
+            exponent=expected_exponent(setting),
+            cost=cost,
+            edge=self.edge,
+            precision=self.precision,
+            until_verdict=self.until_verdict,
+        )
+
+    def start(self, setting: Setting) -> float:
+        """Return the learning rate to start at: the base's, moved to the setting's parameterization.
+
+        A hidden layer whose multiplier changes from n^-a to n^-(a + θ) trains as before at another rate.
+        """
+        before, after = (
+            PARAMETERIZATIONS[name].hidden[0].a for name in (self.base.parameterization, setting.parameterization)
+        )
+        family = OPTIMIZERS[setting.optimizer].family
+        return self.base.learning_rate * self.base.base_width ** float((after - before) * family.rate_correction)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sweep as values that `json.dumps` takes."""
+        return {
+            "base": self.base.to_json(),
+            "settings": [setting.to_json() for setting in self.all_settings],
+            "widths": list(self.all_widths),
+            "seeds": list(self.all_seeds),
+            "grid" if isinstance(self.search, Grid) else "search": dataclasses.asdict(self.search),
+            "edge": self.edge,
+            "precision": self.precision,
+            "until_verdict": self.until_verdict,
+        }
+
+
+def expected_exponent(setting: Setting) -> float:
+    """Return how the theory lets the base learning rate change with width: where to start looking, no more."""
+    if not isinstance(setting.rates, Global):
+        return 0.0  # the exponents are in the rates of the layers
+    # One rate serves all layers, so it has to fall with the layer whose rate must fall most.
+    rates = solve(PARAMETERIZATIONS[setting.parameterization], OPTIMIZERS[setting.optimizer].family, FULL).rates
+    assert rates is not None
+    return float(min(-rate for rate in rates))

@@ -1,0 +1,89 @@
+"""Packing: what is computed together, in which order, and how many fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.sweeps.tiny import TINY
+from widthwise.models import count_parameters
+from widthwise.sweeps.memory import fitting
+from widthwise.sweeps.packs import Pack, plan
+from widthwise.sweeps.requests import SweepData, inputs_of
+from widthwise.sweeps.worker import train_pack
+from widthwise.train import Lanes, resolve
+
+DATA = SweepData(TINY)
+
+
+def wanted(**changes):
+    return DATA.run(replace(TINY, **changes))
+
+
+def test_runs_of_one_program_are_packed_whatever_they_differ_in():
+    runs = [
+        wanted(parameterization=parameterization, alignment=alignment, learning_rate=rate, seed=seed)
+        for parameterization in ("standard", "mup")
+        for alignment in ("global", "full")
+        for rate in (1e-3, 1e-2)
+        for seed in (0, 1)
+    ]
+    (pack,) = plan(runs, lambda _: 64)
+    # At the base width all alignments are one run.
+    assert len(pack.ids) == len(set(pack.ids)) == 8
+
+
+def test_programs_are_never_mixed_and_the_longest_come_first():
+    runs = [wanted(seed=0), wanted(width=32), wanted(seed=1), wanted(optimizer="sgd"), wanted(steps=4000)]
+    packs = plan(runs, lambda _: 64)
+    assert sorted(len(pack.ids) for pack in packs) == [1, 1, 1, 2]
+    assert len({pack.program for pack in packs}) == 3
+    assert [pack.flops for pack in packs] == sorted((pack.flops for pack in packs), reverse=True)
+    assert packs[0].specs[0].steps == 4000
+
+
+@pytest.mark.parametrize(("fit", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (4, [4, 3]), (6, [4, 3]), (64, [7])])
+def test_packs_are_as_few_and_as_even_as_the_device_allows(fit, sizes):
+    runs = [wanted(seed=seed) for seed in range(7)]
+    assert sorted((len(pack.ids) for pack in plan(runs, lambda _: fit)), reverse=True) == sizes
+
+
+def test_runs_that_measure_alignment_are_packed_and_remembered_apart():
+    plain, probed = DATA.run(TINY), DATA.run(TINY, probe=True)
+    packs = plan([plain, probed], lambda _: 64)
+    assert sorted(pack.probe for pack in packs) == [False, True]
+    assert len({pack.program for pack in packs}) == 2
+
+
+def test_what_is_left_of_a_plan_is_packed_as_before():
+    runs = [wanted(seed=seed) for seed in range(6)]
+    before = plan(runs, lambda _: 2)
+    after = plan([run for run in runs if run.id not in before[0].ids], lambda _: 2)
+    assert [pack.key for pack in after] == [pack.key for pack in before[1:]]
+
+
+def test_the_compiler_says_what_lanes_take():
+    inputs, run = inputs_of(TINY), resolve(replace(TINY, optimizer="sgd"), vocabulary=257, data={})
+    two, four = (
+        Lanes(run.program, [run.lane] * count, inputs.batches, side_by_side=True).chunk_bytes(2) for count in (2, 4)
+    )
+    parameters = 4 * count_parameters(run.program.model).total
+    assert 2 * parameters < (four - two) / 2  # they and their momentum
+    assert four < 2 * two  # text is shared
+
+
+@pytest.mark.parametrize(("limit", "lanes"), [(0, 1), (14, 1), (25, 3), (29, 3), (30, 4)])
+def test_lanes_are_extrapolated_to_what_a_limit_allows(limit, lanes):
+    assert fitting(two=20, four=30, limit=limit) == lanes
+
+
+def test_lanes_that_fill_up_a_pack_change_nothing_and_are_not_told(monkeypatch):
+    runs = [wanted(learning_rate=rate, steps=20) for rate in (2**-8, 2**-7, 2**-6, 2**-5, 2**-4)]
+    pack = Pack.of(runs)
+    alone = train_pack(pack, lambda _: False)
+    monkeypatch.setattr("widthwise.sweeps.worker.jax.default_backend", lambda: "gpu")
+    padded = train_pack(pack, lambda _: False)
+    assert alone is not None
+    assert padded is not None
+    assert [outcome.run for outcome in padded] == [one.id for one in runs]
+    for one, other in zip(alone, padded, strict=True):
+        assert one.results["eval_loss"] == pytest.approx(other.results["eval_loss"], rel=1e-4)
