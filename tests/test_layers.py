@@ -18,6 +18,7 @@ LAYERS = (
     "scaling",
     "coordinates",
     "study",
+    "report",
     "search",
     "torch",
     "trace",
@@ -30,7 +31,6 @@ LAYERS = (
     "train",
     "sweeps",
     "experiments",
-    "report",
     "cli",
 )
 """A package imports only from itself and from packages before it."""
@@ -41,6 +41,7 @@ FORBIDDEN = {
     "scaling": {"jax", "jaxlib", "numpy", "scipy"},
     "coordinates": {"jax", "jaxlib"},
     "study": {"jax", "jaxlib"},
+    "report": {"jax", "jaxlib"},
     "search": {"jax", "jaxlib"},
     "torch": {"jax", "jaxlib", "optax", "flax"},
     "data": {"widthwise.models"},

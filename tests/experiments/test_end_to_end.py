@@ -6,10 +6,10 @@ from pathlib import Path
 
 from widthwise.experiments.carry_out import carry_out
 from widthwise.experiments.cost import count_stages
-from widthwise.experiments.exhibits import AlignmentCurves
 from widthwise.experiments.paper.alignment import EXPERIMENT
 from widthwise.experiments.results import Results
 from widthwise.experiments.stages import Choice
+from widthwise.report.exhibits import AlignmentCurves
 from widthwise.study import Study
 from widthwise.sweeps.driver import Driver
 from widthwise.sweeps.executors import Inline

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.report import studies
+from widthwise.experiments.reading import read
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.report.write import WrittenReport, write_report
 from widthwise.study import Study
@@ -32,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WrittenReport:
     folder = tmp_path_factory.mktemp("small")
     with pytest.MonkeyPatch.context() as patch, Study.open(studies.small(folder / "study")) as study:
         patch.setitem(EXPERIMENTS, "gallery", studies.GALLERY)
-        return write_report(study, folder / "report")
+        return write_report(read(study), folder / "report")
 
 
 @pytest.fixture(scope="session")

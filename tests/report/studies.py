@@ -9,20 +9,12 @@ from typing import Any
 import numpy as np
 
 from widthwise.experiments.carry_out import NOTE
-from widthwise.experiments.exhibits import (
-    AlignmentCurves,
-    Heatmap,
-    Heatmaps,
-    Plane,
-    PlanePoint,
-    Planes,
-    Table,
-)
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
 from widthwise.measure import AlignmentPoint
+from widthwise.report.exhibits import AlignmentCurves, Heatmap, Heatmaps, Plane, PlanePoint, Planes, Table
+from widthwise.report.findings import Finding, Judgement
 from widthwise.study import Outcome, Request, Row, Study
 from widthwise.study.encoding import encode, key
 from widthwise.study.fits import GroupFit, fit_rows

@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 
 from tests.report import studies
 from tests.report.test_browser import contrast
-from widthwise.experiments.exhibits import AnyExhibit, Heatmap, Heatmaps, Lines, Panel, Series, Transfers
-from widthwise.experiments.showing import transfers
 from widthwise.fit import fit_transfer
 from widthwise.report import heatmaps, lines, planes, sweeps
 from widthwise.report.alignment import alignment_figure
+from widthwise.report.exhibits import AnyExhibit, Heatmap, Heatmaps, Lines, Panel, Series, Transfers
 from widthwise.report.figures import draw, draw_files, inline_svg
+from widthwise.report.showing import transfers
 from widthwise.report.style import COLOURS, DARK, INK, PAPER, PARAMETERIZATIONS, ramp
 from widthwise.report.ticks import MOST
 from widthwise.report.write import WrittenReport

@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 
 from tests.report import studies
 from widthwise.experiments.carry_out import NOTE
-from widthwise.experiments.exhibits import Table, Transfers
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement
+from widthwise.experiments.reading import read
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.report import figures, write
-from widthwise.report.sections import Contents, Section, read
+from widthwise.report.exhibits import Table, Transfers
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.sections import Contents, Section
 from widthwise.report.write import WrittenReport, write_report
 from widthwise.study import Study
 
@@ -135,7 +136,7 @@ def test_a_study_where_nothing_has_ended_has_a_report(tmp_path: Path, asked: int
         pairs = list(studies.sweep(rates=1))[:asked]
         study.ask([one for one, _ in pairs])
         study.claim([one.id for one, _ in pairs[:1]], seconds=60)
-        report = write_report(study, tmp_path / "report")
+        report = write_report(read(study), tmp_path / "report")
     assert report.files == ()
     assert report.contents.counts["waiting"] == max(asked - 1, 0)
     assert report.contents.counts["running"] == min(asked, 1)
@@ -176,10 +177,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_report_that_breaks_off_leaves_the_one_before(tmp_path: Path, monkeypatch):
     with Study.open(tmp_path / "study") as study:
         studies.fill(study, studies.sweep(widths=(64,), rates=3))
-        before = text_of(write_report(study, tmp_path / "report"))
+        before = text_of(write_report(read(study), tmp_path / "report"))
         monkeypatch.setattr(write, "render", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            write_report(study, tmp_path / "report")
+            write_report(read(study), tmp_path / "report")
     assert (tmp_path / "report/index.html").read_text(encoding="utf-8") == before
     assert not list(tmp_path.rglob("*.partial"))
 
@@ -188,15 +189,15 @@ def test_only_figures_that_changed_are_drawn_again(tmp_path: Path, drawn: list[s
     with Study.open(tmp_path / "study") as study:
         studies.fill(study, studies.sweep(widths=(64,), rates=3))
         studies.fill(study, studies.sweep(widths=(64,), rates=6, probe=True))
-        first = write_report(study, tmp_path / "report")
+        first = write_report(read(study), tmp_path / "report")
         assert drawn == ["rates-1", "rates-2", "loss-against-size", "alignment"]
         before = {path: path.read_bytes() for path in first.files}
-        assert write_report(study, tmp_path / "report").files == first.files
+        assert write_report(read(study), tmp_path / "report").files == first.files
         assert {path: path.read_bytes() for path in first.files} == before
         assert len(drawn) == 4
         studies.fill(study, studies.sweep(widths=(64,), rates=5))
         (tmp_path / "report/figures/sweeps-alignment.pdf").unlink()
-        write_report(study, tmp_path / "report")
+        write_report(read(study), tmp_path / "report")
     assert {"rates-1", "alignment"} <= set(drawn[4:])
     assert "rates-2" not in drawn[4:]
 
@@ -210,7 +211,7 @@ def test_many_findings_are_folded_under_their_claims(tmp_path: Path, monkeypatch
         study.put(f"{NOTE}gallery/cpu", {"began": "now", "ended": "later", "missing": []})
         for count, opened in ((2, True), (60, False)):
             monkeypatch.setitem(EXPERIMENTS, "gallery", gallery(count))
-            page = text_of(write_report(study, tmp_path / "report"))
+            page = text_of(write_report(read(study), tmp_path / "report"))
             assert ("<details open>" in page) == opened
             assert f"holds ×{count}" in page
 

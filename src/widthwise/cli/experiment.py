@@ -15,14 +15,15 @@ from widthwise.cli.arguments import count, positive, read_by, unset
 from widthwise.cli.output import between, table
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
-from widthwise.experiments import exhibits
 from widthwise.experiments.carry_out import carry_out
 from widthwise.experiments.cost import count_stages, hindrances
 from widthwise.experiments.experiment import Experiment, Reading
+from widthwise.experiments.reading import read
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import Choice, Stage, spec_of
+from widthwise.report import exhibits
 from widthwise.study import Study
 from widthwise.study.store import FILE
 from widthwise.sweeps.budget import Budget
@@ -100,7 +101,8 @@ class ExperimentCommand:
             reading = experiment.read(Results(driver.study, self.name, self.scale))
             page = folder / "report" / "index.html"
             if driver.progress.trained or not stages or not page.exists():
-                page = write_report(driver.study, page.parent, progress=status.show).page
+                status.show("reading the study")
+                page = write_report(read(driver.study), page.parent, progress=status.show).page
         progress = driver.progress
         code = FAILED if progress.failed else 0
         if self.json:

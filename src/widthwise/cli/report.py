@@ -9,8 +9,8 @@ import tyro
 
 from widthwise.cli.arguments import unset
 from widthwise.cli.running import StatusLine
-from widthwise.experiments.findings import Finding
-from widthwise.report.sections import Section
+from widthwise.report.findings import Finding
+from widthwise.report.sections import NOTE, Contents, Section, read_sweeps
 from widthwise.report.write import WrittenReport, write_report
 from widthwise.study import Study
 
@@ -36,9 +36,18 @@ class ReportCommand:
     def run(self) -> int:
         """Write the report, and print a summary."""
         with StatusLine(quiet=self.json) as status, Study.open(self.study, create=False) as study:
-            report = write_report(study, self.out or self.study / "report", progress=status.show)
+            status.show("reading the study")
+            report = write_report(_read(study), self.out or self.study / "report", progress=status.show)
         print(json.dumps(_to_json(report), indent=2) if self.json else _summary(report))
         return 0
+
+
+def _read(study: Study) -> Contents:
+    if not study.notes(NOTE):
+        return read_sweeps(study)
+    from widthwise.experiments.reading import read  # needs JAX, which a sweep of one's own does without
+
+    return read(study)
 
 
 def _summary(report: WrittenReport) -> str:

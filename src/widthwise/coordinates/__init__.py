@@ -1,6 +1,7 @@
 """The verdict of a coordinate check: how the sizes of layers scale with width, from measurements of any framework."""
 
 from widthwise.coordinates.measured import FIELDS as FIELDS
+from widthwise.coordinates.measured import AlignmentPoint as AlignmentPoint
 from widthwise.coordinates.measured import Measured as Measured
 from widthwise.coordinates.measured import weights_of as weights_of
 from widthwise.coordinates.result import CoordinateCheck as CoordinateCheck

@@ -1,6 +1,7 @@
 """What is measured of a layer, whatever framework measures it."""
 
 import re
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 FIELDS = (
@@ -26,6 +27,19 @@ class Measured(Protocol):
     def paths(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def values(self) -> Any: ...  # noqa: D102
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPoint:
+    """The measurements of the dense layers at one step.
+
+    Attributes:
+        step: The number of steps taken.
+        layers: The fields by layer, in the order of the forward pass.
+    """
+
+    step: int
+    layers: dict[str, dict[str, float]]
 
 
 def weights_of(name: str) -> tuple[str, ...]:

@@ -12,15 +12,13 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
+from widthwise.report.sections import NOTE
 from widthwise.sweeps.budget import Budget
 from widthwise.sweeps.carry_out import Job, run_sweeps, run_tuning
 from widthwise.sweeps.constants import keep
 from widthwise.sweeps.driver import Driver
 from widthwise.sweeps.requests import SweepData
 from widthwise.train import Run
-
-NOTE = "experiment/"
-"""The prefix of the notes in which a study keeps the experiments it holds."""
 
 
 def carry_out(

@@ -7,11 +7,11 @@ states what the paper did and nothing about options.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from widthwise.experiments.exhibits import AnyExhibit
-from widthwise.experiments.findings import Finding
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale, Size
 from widthwise.experiments.stages import EVERYTHING, TUNED, Choice, ProbeStage, Stage, SweepStage, TuneStage
+from widthwise.report.exhibits import AnyExhibit
+from widthwise.report.findings import Finding
 from widthwise.study.setting import Setting
 from widthwise.sweeps.constants import tuned_for
 from widthwise.sweeps.sweep import Sweep

@@ -1,6 +1,5 @@
 """What a study holds of an experiment, complete or not."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,10 +7,10 @@ from widthwise.experiments.paper.values import look_up
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import ALIGNMENT, RATES, TUNED
 from widthwise.fit import Trial
-from widthwise.fit.trials import curves
 from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
-from widthwise.study import History, Study
+from widthwise.study import Study
+from widthwise.study.alignment import alignment_points
 from widthwise.study.fits import GroupFit, fit_rows
 from widthwise.study.setting import Setting
 from widthwise.sweeps.forecast import Held
@@ -86,25 +85,3 @@ class Results:
             optimizer, parameterization = note.removeprefix(prefix).split("/")
             found[optimizer, parameterization] = {**value, "constants": Constants(**value["constants"])}
         return found
-
-
-def alignment_points(curves: dict[str, History]) -> tuple[AlignmentPoint, ...]:
-    """Return what a run measured of its layers, from the curves it is stored as."""
-    names = {name: name.removeprefix("alignment/").rpartition("/") for name in curves if name.startswith("alignment/")}
-    if not names:
-        return ()
-    steps = curves[next(iter(names))].steps.tolist()
-    points: list[dict[str, dict[str, float]]] = [{} for _ in steps]
-    for name, (layer, _, field) in names.items():
-        for point, value in zip(points, curves[name].values.tolist(), strict=True):
-            point.setdefault(layer, {})[field] = value
-    return tuple(AlignmentPoint(step=step, layers=layers) for step, layers in zip(steps, points, strict=True))
-
-
-def best_losses(fit: GroupFit) -> dict[int, float]:
-    """Return the smallest eval loss of each width whose optimum lies inside the range that was tried.
-
-    As in the paper it is the best of the rates tried.
-    """
-    known = {optimum.width for optimum in fit.transfer.optima if optimum.interior}
-    return {curve.width: math.exp(curve.level[curve.best]) for curve in curves(fit.trials) if curve.width in known}

@@ -1,5 +1,6 @@
 """Measurements: the alignment of any model's layers, coordinate checks, and the exponents that they imply."""
 
+from widthwise.coordinates import AlignmentPoint as AlignmentPoint
 from widthwise.measure.alignment import LayerMeasurement as LayerMeasurement
 from widthwise.measure.alignment import Measurement as Measurement
 from widthwise.measure.alignment import by_role as by_role
@@ -18,7 +19,6 @@ from widthwise.measure.implied import MeasuredAlignment as MeasuredAlignment
 from widthwise.measure.implied import implied as implied
 from widthwise.measure.implied import slopes as slopes
 from widthwise.measure.implied import summarize as summarize
-from widthwise.measure.probe import AlignmentPoint as AlignmentPoint
 from widthwise.measure.probe import Probe as Probe
 from widthwise.measure.probe import log_spaced as log_spaced
 from widthwise.measure.subject import Subject as Subject

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from widthwise.coordinates import AlignmentPoint
 from widthwise.measure.capture import weights_of
-from widthwise.measure.probe import AlignmentPoint
 from widthwise.parameterize import Layout
 from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, solve_by_role
 

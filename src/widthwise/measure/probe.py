@@ -28,19 +28,6 @@ class Probe:
         return self.steps[index] if index < len(self.steps) else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlignmentPoint:
-    """The measurements of the dense layers at one step.
-
-    Attributes:
-        step: The number of steps taken.
-        layers: The fields of `LayerMeasurement` by layer, in the order of the forward pass.
-    """
-
-    step: int
-    layers: dict[str, dict[str, float]]
-
-
 def log_spaced(steps: int, *, per_doubling: int = 1) -> tuple[int, ...]:
     """Return the steps 0, 1, 2, 4, 8, … and the last one, or more of them per doubling.
 

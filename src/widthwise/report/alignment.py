@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from widthwise.measure import AlignmentPoint
+from widthwise.coordinates import AlignmentPoint
 from widthwise.report import ticks
 from widthwise.report.style import COLOURS, check_suffix, label_panel, panel_grid, styled
 

@@ -17,9 +17,9 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from widthwise.experiments.exhibits import AlignmentCurves, AnyExhibit, Heatmaps, Lines, Planes, Transfers
 from widthwise.report import heatmaps, lines, planes, sweeps
 from widthwise.report.alignment import alignment_figure
+from widthwise.report.exhibits import AlignmentCurves, AnyExhibit, Heatmaps, Lines, Planes, Transfers
 from widthwise.report.style import DARK, FORMATS, styled
 
 DPI = 150

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from widthwise.experiments.exhibits import Heatmap, Heatmaps
+from widthwise.report.exhibits import Heatmap, Heatmaps
 from widthwise.report.style import INK, PAPER, label_panel, panel_grid
 
 DARK_TEXT, LIGHT_TEXT = "#101010", "#fafafa"

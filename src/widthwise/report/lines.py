@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from widthwise.experiments.exhibits import Lines
 from widthwise.report import ticks
+from widthwise.report.exhibits import Lines
 from widthwise.report.style import COLOURS, INK, MARKERS, PARAMETERIZATIONS, label_panel, panel_grid
 
 STROKES = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from widthwise.experiments import showing
-from widthwise.experiments.exhibits import AlignmentCurves, AnyExhibit, Table
-from widthwise.experiments.results import alignment_points
-from widthwise.experiments.showing import called
+from widthwise.report import showing
+from widthwise.report.exhibits import AlignmentCurves, AnyExhibit, Table
+from widthwise.report.showing import called
 from widthwise.study import Row, Setting, Study
+from widthwise.study.alignment import alignment_points
 from widthwise.study.fits import GroupFit, fit_rows
 from widthwise.study.setting import DEFAULT
 

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from widthwise.experiments.exhibits import Plane, Planes
-from widthwise.experiments.showing import called
+from widthwise.report.exhibits import Plane, Planes
+from widthwise.report.showing import called
 from widthwise.report.style import INK, MARKERS, PARAMETERIZATIONS, label_panel, panel_grid
 
 MARGIN = 0.45

@@ -1,23 +1,20 @@
-"""What a report says, read from a study: experiments in the paper's order, then other runs, and what is missing.
+"""What a report says: sections, and what is missing. Here sweeps are read; `widthwise.experiments` reads its own.
 
 A study may be empty, still running, or have failed in parts; the report shows what there is.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
 
-from widthwise.experiments.carry_out import NOTE
-from widthwise.experiments.exhibits import AnyExhibit
-from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding
-from widthwise.experiments.registry import EXPERIMENTS
-from widthwise.experiments.results import Results
-from widthwise.experiments.sizes import Scale
+from widthwise.report.exhibits import AnyExhibit
+from widthwise.report.findings import Finding
 from widthwise.report.other_runs import other_runs
 from widthwise.study import Study
 from widthwise.study.store import Status
 
+NOTE = "experiment/"
+"""The prefix of the notes that tell which experiments a study holds."""
 MOST_REASONS = 20
 """The most lines about failed runs."""
 
@@ -72,48 +69,20 @@ class Contents:
     missing: tuple[str, ...]
 
 
-def read(study: Study) -> Contents:
-    """Read what a study has to report."""
-    missing: list[str] = []
-    carried_out: list[tuple[Results, dict[str, Any]]] = []
-    for path, note in study.notes(NOTE).items():
-        name, scale = path.removeprefix(NOTE).split("/")
-        if name in EXPERIMENTS:
-            carried_out.append((Results(study, name, cast(Scale, scale)), note))
-        else:
-            missing.append(f"{name}, {scale}: this version has no experiment of that name")
-    names, scales = list(EXPERIMENTS), get_args(Scale)
-    carried_out.sort(key=lambda each: (names.index(each[0].name), scales.index(each[0].scale)))
-    sections = [_read_experiment(EXPERIMENTS[results.name], results, note) for results, note in carried_out]
-    exhibits, incomplete = other_runs(study, [results.label("") for results, _ in carried_out])
-    if exhibits or incomplete:
-        sections.append(Section(name="sweeps", title="Sweeps", exhibits=exhibits, missing=incomplete))
-    missing += _failures(study)
-    return Contents(study=study.folder.name, counts=study.counts(), sections=tuple(sections), missing=tuple(missing))
+def read_sweeps(study: Study) -> Contents:
+    """Read what a study has to report if it holds no experiments."""
+    sections, missing = sweeps_of(study), failures(study)
+    return Contents(study=study.folder.name, counts=study.counts(), sections=sections, missing=missing)
 
 
-def _read_experiment(experiment: Experiment, results: Results, note: dict[str, Any]) -> Section:
-    missing = list(note["missing"])
-    if note["ended"] is None:
-        missing.insert(0, "not finished: still running, or interrupted; the same command resumes it")
-    try:
-        reading = experiment.read(results)
-    except ValueError as error:  # one experiment that cannot be read must not hide the others
-        reading = Reading(findings=(), exhibits=())
-        missing.append(f"cannot be read: {error}")
-    return Section(
-        name=f"{experiment.name}-{results.scale}",
-        title=experiment.title,
-        scale=results.scale,
-        claim=experiment.claim,
-        findings=reading.findings,
-        exhibits=reading.exhibits,
-        notes=reading.notes,
-        missing=tuple(missing),
-    )
+def sweeps_of(study: Study, *, beside: Sequence[str] = ()) -> tuple[Section, ...]:
+    """Return a section about sweeps, if there are any but those whose labels begin with one of these."""
+    exhibits, missing = other_runs(study, beside)
+    return (Section(name="sweeps", title="Sweeps", exhibits=exhibits, missing=missing),) if exhibits or missing else ()
 
 
-def _failures(study: Study) -> list[str]:
+def failures(study: Study) -> tuple[str, ...]:
+    """Return which runs failed, and why, a line each."""
     failed = {row.run: row.spec.get("width") for row in study.runs() if row.status == "failed"}
     reasons = Counter(
         (width, study.details(run).provenance.get("error", "reason unknown")) for run, width in failed.items()
@@ -123,4 +92,4 @@ def _failures(study: Study) -> list[str]:
         for (width, reason), count in reasons.most_common()
     ]
     more = len(lines) - MOST_REASONS
-    return lines if more <= 0 else [*lines[:MOST_REASONS], f"and {more} more reasons why runs failed"]
+    return tuple(lines if more <= 0 else [*lines[:MOST_REASONS], f"and {more} more reasons why runs failed"])

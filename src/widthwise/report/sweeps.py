@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from widthwise.experiments.exhibits import Transfers
-from widthwise.experiments.showing import signed, with_interval
 from widthwise.fit import Curve, Optimum, Transfer, curves
 from widthwise.report import ticks
+from widthwise.report.exhibits import Transfers
+from widthwise.report.showing import signed, with_interval
 from widthwise.report.style import INK, PAPER, PARAMETERIZATIONS, label_panel, panel_grid, ramp
 from widthwise.study.fits import GroupFit
 

@@ -8,7 +8,7 @@ import io
 import re
 from itertools import groupby
 
-from widthwise.experiments.exhibits import Table
+from widthwise.report.exhibits import Table
 
 _NUMBER = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?( \?)?|[–-]|\[.*\]|unknown|[+−-]?[\d.]+ \[.*\]")
 _LATEX = str.maketrans(

@@ -13,11 +13,10 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from widthwise import __version__
-from widthwise.experiments.exhibits import AnyExhibit, Table
 from widthwise.report import tables
+from widthwise.report.exhibits import AnyExhibit, Table
 from widthwise.report.figures import draw_files, inline_svg, saved_files
-from widthwise.report.sections import Contents, read
-from widthwise.study import Study
+from widthwise.report.sections import Contents
 from widthwise.study.export import replacing
 
 MOST_UNFOLDED = 40
@@ -49,17 +48,17 @@ class Shown:
     svg: str
 
 
-def write_report(study: Study, folder: Path, *, progress: Callable[[str], None] = lambda _: None) -> WrittenReport:
-    """Write the report of a study, finished or not.
+def write_report(
+    contents: Contents, folder: Path, *, progress: Callable[[str], None] = lambda _: None
+) -> WrittenReport:
+    """Write a report.
 
     Args:
-        study: The study; other processes may be running it.
+        contents: What it says.
         folder: Where to write; created if it does not exist.
         progress: Called with a line about each step.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    progress("reading the study")
-    contents = read(study)
     exhibits = [(section.name, exhibit) for section in contents.sections for exhibit in section.exhibits]
     shown: dict[str, list[Shown]] = {section.name: [] for section in contents.sections}
     for number, (section, exhibit) in enumerate(exhibits, 1):

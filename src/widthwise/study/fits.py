@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from widthwise.fit import TOLERANCE, Transfer, Trial, fit_transfer
+from widthwise.fit import TOLERANCE, Transfer, Trial, curves, fit_transfer
 from widthwise.study.setting import Setting
 from widthwise.study.store import Row
 from widthwise.theory import read_rates
@@ -81,6 +81,15 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
         _fit(values, sorted(differing), rows.values(), predict=predict, tolerance=tolerance)
         for values, rows in zip(shared, groups.values(), strict=True)
     ]
+
+
+def best_losses(fit: GroupFit) -> dict[int, float]:
+    """Return the smallest eval loss of each width whose optimum lies inside the range that was tried.
+
+    As in the paper it is the best of the rates tried.
+    """
+    known = {optimum.width for optimum in fit.transfer.optima if optimum.interior}
+    return {curve.width: math.exp(curve.level[curve.best]) for curve in curves(fit.trials) if curve.width in known}
 
 
 def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], **how: Any) -> GroupFit:

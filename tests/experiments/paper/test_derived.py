@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from widthwise.experiments.exhibits import Lines, PlanePoint, Planes, Table
 from widthwise.experiments.experiment import Reading
-from widthwise.experiments.findings import Judgement
 from widthwise.experiments.paper.atan2 import large_regime, small_regime
 from widthwise.experiments.paper.values import ARCTAN_CONSTANTS
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
+from widthwise.report.exhibits import Lines, PlanePoint, Planes, Table
+from widthwise.report.findings import Judgement
 from widthwise.study import Study
 
 

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.studies import Answers, Truth, fill
-from widthwise.experiments.exhibits import AlignmentCurves, Heatmaps, Lines, Table, Transfers
 from widthwise.experiments.experiment import Reading
-from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.registry import EXPERIMENTS
-from widthwise.experiments.results import Results, best_losses
+from widthwise.experiments.results import Results
 from widthwise.experiments.stages import Choice
 from widthwise.fit import fit_transfer
 from widthwise.parameterize import Constants
+from widthwise.report.exhibits import AlignmentCurves, Heatmaps, Lines, Table, Transfers
+from widthwise.report.findings import Finding, Judgement
 from widthwise.study import Study
+from widthwise.study.fits import best_losses
 
 TRAINING = [name for name, experiment in EXPERIMENTS.items() if experiment.sizes]
 

@@ -6,15 +6,16 @@ scaling; the thresholds for minor and similar are ours.
 
 from dataclasses import replace
 
-from widthwise.experiments import showing
-from widthwise.experiments.exhibits import present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement, alike, changes
+from widthwise.experiments.findings import alike, changes
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import headed, nested, percent
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES, Scale
 from widthwise.experiments.stages import optimal
+from widthwise.report import showing
+from widthwise.report.exhibits import present
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import headed, nested, percent
 from widthwise.study.fits import GroupFit
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global

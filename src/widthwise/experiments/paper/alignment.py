@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from widthwise.experiments.exhibits import AlignmentCurves, Table, present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called, heading, signed, slug
 from widthwise.experiments.sizes import SIZES
 from widthwise.measure import AlignmentPoint
+from widthwise.report.exhibits import AlignmentCurves, Table, present
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import called, heading, signed, slug
 from widthwise.study.setting import Setting
 from widthwise.sweeps.settings import settings
 from widthwise.theory import Global

@@ -8,12 +8,12 @@ import itertools
 import math
 from collections.abc import Callable
 
-from widthwise.experiments.exhibits import Lines, Panel, Series, Table
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.paper.values import ARCTAN_CONSTANTS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import percent
+from widthwise.report.exhibits import Lines, Panel, Series, Table
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import percent
 
 TIMES = tuple(ARCTAN_CONSTANTS)
 """The values of b."""

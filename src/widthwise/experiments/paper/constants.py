@@ -11,15 +11,16 @@ from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
-from widthwise.experiments.exhibits import Table, present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement, changes, improves
+from widthwise.experiments.findings import changes, improves
 from widthwise.experiments.paper.values import PAPER_CONSTANTS, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called, percent
 from widthwise.experiments.sizes import SIZES
 from widthwise.experiments.stages import TUNED
 from widthwise.parameterize import Constants
+from widthwise.report.exhibits import Table, present
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import called, percent
 from widthwise.study.setting import DEFAULT
 from widthwise.sweeps.settings import settings
 from widthwise.theory import Role

@@ -16,13 +16,15 @@ from dataclasses import replace
 from itertools import combinations
 
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement, alike, changes, distance, improves
+from widthwise.experiments.findings import alike, changes, distance, improves
 from widthwise.experiments.paper.epsilon_exhibits import Fits, at, by_title, exhibits, title
 from widthwise.experiments.paper.values import PARAMETERIZATIONS, cell, losses_of
-from widthwise.experiments.results import Results, best_losses
-from widthwise.experiments.showing import called, percent
+from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES, Scale
 from widthwise.experiments.stages import optimal
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import called, percent
+from widthwise.study.fits import best_losses
 from widthwise.study.setting import Setting
 from widthwise.theory import Aligned
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TypeAlias
 
-from widthwise.experiments.exhibits import AnyExhibit, Heatmap, Heatmaps, Lines, Panel, Series, Table, present
 from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS, SETTINGS, cell
-from widthwise.experiments.results import Results, best_losses
-from widthwise.experiments.showing import BEST_LOSSES, called, eval_losses, loss_against_size
+from widthwise.experiments.results import Results
 from widthwise.fit import Trial
-from widthwise.study.fits import GroupFit
+from widthwise.report.exhibits import AnyExhibit, Heatmap, Heatmaps, Lines, Panel, Series, Table, present
+from widthwise.report.showing import BEST_LOSSES, called, eval_losses, loss_against_size
+from widthwise.study.fits import GroupFit, best_losses
 from widthwise.study.setting import Setting
 from widthwise.theory import Role
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 from itertools import combinations
 
 from widthwise import theory
-from widthwise.experiments.exhibits import Plane, PlanePoint, Planes, Table
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called
+from widthwise.report.exhibits import Plane, PlanePoint, Planes, Table
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import called
 from widthwise.theory import EquivalenceClass, Parameterization, Role, compare
 from widthwise.theory.constraints import at_init
 

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from widthwise.experiments import showing
-from widthwise.experiments.exhibits import Table, present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement, exponent_difference
+from widthwise.experiments.findings import exponent_difference
 from widthwise.experiments.paper.values import EXPONENTS, MEDIAN_DIFFERENCE, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called, headed, heading, select, signed, slug, stated, with_interval
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES
 from widthwise.fit import Estimate
+from widthwise.report import showing
+from widthwise.report.exhibits import Table, present
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import called, headed, heading, select, signed, slug, stated, with_interval
 from widthwise.study.fits import GroupFit
 from widthwise.study.setting import Setting
 from widthwise.sweeps.settings import settings

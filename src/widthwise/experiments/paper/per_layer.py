@@ -9,15 +9,16 @@ the paper's table. Losses are compared over all widths; at the base width the se
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from widthwise.experiments import showing
-from widthwise.experiments.exhibits import AnyExhibit, present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, alike, improves
+from widthwise.experiments.findings import alike, improves
 from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS, cell, losses_of
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called, slug
 from widthwise.experiments.sizes import SIZES, Scale
 from widthwise.experiments.stages import optimal
+from widthwise.report import showing
+from widthwise.report.exhibits import AnyExhibit, present
+from widthwise.report.findings import Finding
+from widthwise.report.showing import called, slug
 from widthwise.study.fits import GroupFit
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global

@@ -8,14 +8,15 @@ has to be tuned first, except at the paper's own scale.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from widthwise.experiments import showing
-from widthwise.experiments.exhibits import present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement, difference
+from widthwise.experiments.findings import difference
 from widthwise.experiments.paper.values import EXPONENTS, FULL_ALIGNMENT, PAPER, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import called, headed, nested, select, signed, slug, stated, with_interval
 from widthwise.experiments.sizes import SIZES, Scale
+from widthwise.report import showing
+from widthwise.report.exhibits import present
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import called, headed, nested, select, signed, slug, stated, with_interval
 from widthwise.study.fits import GroupFit
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global

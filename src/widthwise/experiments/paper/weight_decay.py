@@ -7,14 +7,15 @@ two are the same at the paper's scale.
 
 from dataclasses import replace
 
-from widthwise.experiments import showing
-from widthwise.experiments.exhibits import present
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import Finding, Judgement, exponent_difference, improves
+from widthwise.experiments.findings import exponent_difference, improves
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.showing import headed, heading, nested, stated
 from widthwise.experiments.sizes import SIZES, Scale, Size
+from widthwise.report import showing
+from widthwise.report.exhibits import present
+from widthwise.report.findings import Finding, Judgement
+from widthwise.report.showing import headed, heading, nested, stated
 from widthwise.study.fits import GroupFit
 from widthwise.study.setting import Setting
 from widthwise.sweeps.settings import settings

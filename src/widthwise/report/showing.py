@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from widthwise.experiments.exhibits import Lines, Panel, Series, Table, Transfers
-from widthwise.experiments.results import best_losses
 from widthwise.fit import Estimate, Optimum
-from widthwise.study.fits import GroupFit
+from widthwise.report.exhibits import Lines, Panel, Series, Table, Transfers
+from widthwise.study.fits import GroupFit, best_losses
 from widthwise.study.setting import Setting
 
 NAMES = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from widthwise.measure import AlignmentPoint
+from widthwise.coordinates import AlignmentPoint
 from widthwise.study.fits import GroupFit
 
 

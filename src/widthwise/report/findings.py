@@ -1,0 +1,77 @@
+"""Findings: a claim, the number measured here, and whether the claim holds here.
+
+The paper's number stands beside it and never replaces it.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from widthwise.fit import Estimate, TransferOutcome, judge
+
+
+class Judgement(StrEnum):
+    """Whether a claim holds here."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNCLEAR = "cannot tell"
+    MISSING = "not measured"
+
+    @classmethod
+    def of(cls, holds: bool, *numbers: float) -> "Judgement":
+        """Judge a claim; it is not measured if one of the numbers that it rests on is NaN."""
+        if any(math.isnan(number) for number in numbers):
+            return cls.MISSING
+        return cls.HOLDS if holds else cls.FAILS
+
+    @classmethod
+    def below_zero(cls, estimate: Estimate) -> "Judgement":
+        """Judge whether a number is below zero by its whole interval.
+
+        >>> str(Judgement.below_zero(Estimate(value=-1, low=-1.5, high=-0.5)))
+        'holds'
+        """
+        if math.isnan(estimate.value):
+            return cls.MISSING
+        return cls.HOLDS if estimate.high < 0 else cls.FAILS if estimate.low > 0 else cls.UNCLEAR
+
+    @classmethod
+    def near_zero(cls, exponent: Estimate) -> "Judgement":
+        """Judge whether an exponent is near zero, as for transfer.
+
+        >>> str(Judgement.near_zero(Estimate(value=0.02, low=-0.05, high=0.09)))
+        'holds'
+        >>> str(Judgement.near_zero(Estimate(value=0.12, low=0.03, high=0.20)))
+        'cannot tell'
+        """
+        if math.isnan(exponent.value):
+            return cls.MISSING
+        return {
+            TransferOutcome.TRANSFERS: cls.HOLDS,
+            TransferOutcome.DRIFTS: cls.FAILS,
+            TransferOutcome.CANNOT_TELL: cls.UNCLEAR,
+        }[judge(exponent)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A claim of the paper, and what was measured here.
+
+    Attributes:
+        claim: What the paper claims, in a few words.
+        of: What it was measured of, such as "standard, adam".
+        verdict: Whether it holds here.
+        measured: The number measured here, with its interval where it has one; empty where nothing was measured.
+        paper: The paper's number; None where it has none.
+    """
+
+    claim: str
+    of: str
+    verdict: Judgement
+    measured: str = ""
+    paper: str | None = None
+
+    def __str__(self) -> str:
+        measured = f": {self.measured}" if self.measured else ""
+        return f"{self.claim} ({self.of}){measured}: {self.verdict}"
