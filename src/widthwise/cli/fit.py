@@ -1,7 +1,6 @@
 """`widthwise fit`: the optimal learning rate against width, from the runs of a study."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +9,10 @@ from typing import Annotated
 import tyro
 
 from widthwise.cli.arguments import positive, unset
-from widthwise.cli.output import table
-from widthwise.fit import TOLERANCE, Estimate, Optimum
+from widthwise.fit import TOLERANCE
+from widthwise.report.console import describe_transfer
 from widthwise.study import Study, to_csv, to_json_lines
 from widthwise.study.fits import GroupFit, fit_rows
-
-HEADINGS = (
-    "width",
-    "optimal learning rate",
-    "95 % interval",
-    "loss there",
-    "stability edge",
-    "loss with the base's rate",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,44 +60,4 @@ class FitCommand:
 
 def tabulate_fits(fits: Sequence[GroupFit]) -> list[str]:
     """Return a title, a table and a verdict for each fit."""
-    lines = []
-    for fit in fits:
-        reuse = {each.width: _loss(each.eval_loss) for each in fit.transfer.reuse}
-        rows = [
-            (
-                str(optimum.width),
-                _rate(optimum.learning_rate.value) + ("" if optimum.interior else " ?"),
-                _interval(optimum.learning_rate),
-                _loss(optimum.eval_loss),
-                _edge(optimum),
-                reuse.get(optimum.width, "–"),
-            )
-            for optimum in fit.transfer.optima
-        ]
-        lines += [fit.title, table(HEADINGS, rows, right=range(len(HEADINGS)))]
-        for prediction in fit.transfer.predictions:
-            predicted = prediction.learning_rate
-            lines.append(f"predicted for width {prediction.width}: {_rate(predicted.value)} {_interval(predicted)}")
-        lines += [str(fit.transfer.verdict), ""]
-    return lines
-
-
-def _rate(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "–"
-
-
-def _interval(estimate: Estimate) -> str:
-    if not (math.isfinite(estimate.high) and estimate.low > 0):
-        return "unknown"
-    return f"[{_rate(estimate.low)}, {_rate(estimate.high)}]"
-
-
-def _loss(value: float) -> str:
-    return "diverged" if math.isinf(value) else "–" if math.isnan(value) else f"{value:.4f}"
-
-
-def _edge(optimum: Optimum) -> str:
-    below, above = optimum.edge.largest_stable, optimum.edge.smallest_unstable
-    if above is None:
-        return "–" if below is None else f"above {_rate(below)}"
-    return f"below {_rate(above)}" if below is None else f"{_rate(below)} to {_rate(above)}"
+    return [line for fit in fits for line in (fit.title, *describe_transfer(fit.transfer), "")]

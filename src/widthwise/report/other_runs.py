@@ -7,7 +7,7 @@ from widthwise.report.exhibits import AlignmentCurves, AnyExhibit, Table
 from widthwise.report.showing import called
 from widthwise.study import Row, Setting, Study
 from widthwise.study.alignment import alignment_points
-from widthwise.study.fits import GroupFit, fit_rows
+from widthwise.study.fits import GroupFit, describe_own, fit_rows
 from widthwise.study.setting import DEFAULT
 
 MOST_PANELS = 4
@@ -41,9 +41,15 @@ def other_runs(study: Study, labels: Sequence[str]) -> tuple[tuple[AnyExhibit, .
 
 def _label(fit: GroupFit, *, without: str = "") -> str:
     """Return what distinguishes a group, in words, leaving out defaults and one name."""
-    names = {name: called(value) for name, value in fit.setting.names.items() if _DEFAULTS.get(name) != value}
-    words = names | {name: _describe(name, value) for name, value in fit.where.items()}
-    return ", ".join(word for name, word in words.items() if name != without) or "all"
+    words = _words(fit) | {name: _describe(name, value) for name, value in fit.where.items()}
+    return ", ".join(word for name, word in words.items() if name != without) or "learning rates"
+
+
+def _words(fit: GroupFit) -> dict[str, str]:
+    """Return the names of a group for people; those of one's own as they are."""
+    if fit.is_own:
+        return {name: describe_own({name: value}) for name, value in fit.names.items()}
+    return {name: called(value) for name, value in fit.names.items() if _DEFAULTS.get(name) != value}
 
 
 def _describe(name: str, value: object) -> str:
@@ -63,11 +69,14 @@ def _sweeps(fits: Sequence[GroupFit]) -> list[AnyExhibit]:
     """Return figures of a few panels that differ in one name, the parameterization if possible, and their tables."""
     if not fits:
         return []
-    differing = [name for name in fits[0].setting.names if len({fit.setting.names[name] for fit in fits}) > 1]
-    axis = differing[0] if differing else "parameterization"
+    names = dict.fromkeys(name for fit in fits for name in fit.names)
+    differing = [name for name in names if len({fit.names.get(name) for fit in fits}) > 1]
+    axis = next(iter([*differing, *names]), "")
     titled: dict[str, dict[str, GroupFit]] = {}
     for fit in fits:
-        titled.setdefault(_label(fit, without=axis), {})[called(fit.setting.names[axis])] = fit
+        value = fit.names.get(axis, "")
+        panel = describe_own({axis: value} if axis in fit.names else {}) if fit.is_own else called(value)
+        titled.setdefault(_label(fit, without=axis), {})[panel] = fit
     caption = f"{showing.SWEEPS} Bars and bands are 95 % intervals."
     figures: list[AnyExhibit] = []
     for title, panels in titled.items():

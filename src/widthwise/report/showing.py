@@ -1,4 +1,4 @@
-"""Exhibits that several experiments show, and how names and numbers are written in them."""
+"""Exhibits that several experiments and sweeps show, and how names and numbers are written in them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -146,7 +146,7 @@ def transfers(
     name: str,
     title: str,
     fits: Mapping[str, GroupFit],
-    paper: PaperExponent = lambda _: None,
+    paper: PaperExponent | None = None,
     *,
     caption: str = SWEEPS,
 ) -> Transfers:
@@ -157,7 +157,7 @@ def transfers(
         caption=caption,
         fits=tuple(fits.values()),
         panels=tuple(fits),
-        paper=tuple(paper(fit.setting) for fit in fits.values()),
+        paper=tuple(None if paper is None else paper(fit.setting) for fit in fits.values()),
     )
 
 
@@ -168,20 +168,27 @@ def loss_against_size(
     name: str = "loss-against-size",
     caption: str = BEST_LOSSES,
 ) -> Lines:
-    """Show the best eval loss against model size: by the heading of a panel, fits by their name in the legend."""
+    """Show the best eval loss against model size: by the heading of a panel, fits by their name in the legend.
+
+    Where the number of parameters is not known, as in sweeps of one's own, the width is the size.
+    """
+    counted = not any(fit.is_own for lines in panels.values() for fit in lines.values())
 
     def series(label: str, fit: GroupFit) -> Series:
-        sizes = {trial.width: float(trial.parameters) for trial in fit.trials if trial.parameters is not None}
+        sizes = {trial.width: float(trial.width) for trial in fit.trials}
+        if counted:
+            sizes = {trial.width: float(trial.parameters) for trial in fit.trials if trial.parameters is not None}
         losses = {width: loss for width, loss in best_losses(fit).items() if width in sizes}
         x, y = tuple(sizes[width] for width in losses), tuple(losses.values())
-        return Series(name=label, x=x, y=y, parameterization=fit.setting.parameterization)
+        return Series(name=label, x=x, y=y, parameterization=fit.names.get("parameterization"))
 
     drawn = tuple(
         Panel(title=heading, series=tuple(series(label, fit) for label, fit in lines.items()))
         for heading, lines in panels.items()
         if lines
     )
-    return Lines(name=name, title=title, caption=caption, panels=drawn, x_label="parameters", y_label="eval loss")
+    x_label = "parameters" if counted else "width"
+    return Lines(name=name, title=title, caption=caption, panels=drawn, x_label=x_label, y_label="eval loss")
 
 
 def sensitivity(fits: Mapping[str, GroupFit]) -> Table:

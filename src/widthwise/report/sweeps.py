@@ -110,7 +110,7 @@ def _rate_span(transfer: Transfer) -> tuple[float, float]:
 
 
 def _draw_optima(axes: Axes, fit: GroupFit, widths: Sequence[int], span: tuple[float, float]) -> None:
-    colour = PARAMETERIZATIONS.get(fit.setting.parameterization, INK)
+    colour = PARAMETERIZATIONS.get(fit.names.get("parameterization", ""), INK)
     law = fit.transfer.law
     if law.landscape is not None:
         along = np.geomspace(law.widths[0] * 2**-0.15, law.widths[-1] * 2**0.15, 40)

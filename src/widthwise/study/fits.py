@@ -1,8 +1,9 @@
 """What a study says: its rows, group by group, as fits of the optimal learning rate against width.
 
 Two requests belong to one group if they differ in width, learning rate and seed alone and, where the horizon is
-compute-optimal, in the steps that follow from the width. A group is known by its setting, and by whatever else
-differs between groups of the study.
+compute-optimal, in the steps that follow from the width. A group is known by the names of its setting, and by whatever
+else differs between groups of the study. Runs of a training function of one's own have a dict `settings` in place of a
+specification, and all that it holds are names.
 """
 
 import math
@@ -18,6 +19,8 @@ from widthwise.theory import read_rates
 TUNING = "tuning"
 """The name of the constants in requests of a search for constants: such rows belong to no group."""
 
+OWN = "settings"
+"""What a request has in place of a specification if its run is that of a training function of one's own."""
 _VARIED = {"width", "learning_rate", "seed"}
 _NAMED = {"parameterization", "optimizer", "alignment", "constants", "horizon"} | {
     f"{role}_constant" for role in ("embedding", "hidden", "readout")
@@ -29,14 +32,14 @@ class GroupFit:
     """One group of a study, fitted.
 
     Attributes:
-        setting: What its runs share.
+        names: What its runs share, by name.
         where: What else it differs in from other groups of the study.
         transfer: What its runs say.
         spec: What its runs share, as it was requested.
         runs: The ids of its runs that have ended, by trial.
     """
 
-    setting: Setting
+    names: dict[str, Any]
     where: dict[str, Any]
     transfer: Transfer
     spec: Mapping[str, Any]
@@ -48,15 +51,36 @@ class GroupFit:
         return tuple(self.runs)
 
     @property
+    def is_own(self) -> bool:
+        """Whether its runs are those of a training function of one's own."""
+        return OWN in self.spec
+
+    @property
+    def setting(self) -> Setting:
+        """What its runs share, unless they are of one's own."""
+        return Setting.of(self.spec)
+
+    @property
     def title(self) -> str:
         """The group in a line."""
-        *names, constants, horizon = self.setting.names.values()
         where = [f"{name} {value}" for name, value in self.where.items()]
+        if self.is_own:
+            return describe_own(self.names)
+        *names, constants, horizon = self.names.values()
         return ", ".join([*names, f"{constants} constants", f"{horizon.replace('_', '-')} horizon", *where])
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as values that `json.dumps` takes."""
-        return {**self.setting.names, "where": self.where, **self.transfer.to_json()}
+        return {**self.names, "where": self.where, **self.transfer.to_json()}
+
+
+def describe_own(settings: Mapping[str, Any]) -> str:
+    """Describe the settings of a sweep of one's own.
+
+    >>> describe_own({"optimizer": "adamw", "blocks": 4})
+    'optimizer: adamw, blocks: 4'
+    """
+    return ", ".join(f"{name}: {value}" for name, value in settings.items()) or "sweep"
 
 
 def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: float = TOLERANCE) -> list[GroupFit]:
@@ -72,10 +96,11 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
         if row.ended and row.spec.get("constants") != TUNING:
             groups.setdefault(_shared(row.spec), {})[row.run] = row
     shared = [dict(group) for group in groups]
+    ours = [values for values in shared if OWN not in values]
     differing = {
         name
-        for name in {name for values in shared for name in values} - _NAMED
-        if len({values.get(name) for values in shared}) > 1
+        for name in {name for values in ours for name in values} - _NAMED
+        if len({values.get(name) for values in ours}) > 1
     }
     return [
         _fit(values, sorted(differing), rows.values(), predict=predict, tolerance=tolerance)
@@ -95,7 +120,7 @@ def best_losses(fit: GroupFit) -> dict[int, float]:
 def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], **how: Any) -> GroupFit:
     runs = {_trial(row): row.run for row in rows}
     return GroupFit(
-        setting=Setting.of(values),
+        names=dict(values[OWN]) if OWN in values else Setting.of(values).names,
         where={name: values[name] for name in differing if values.get(name) is not None},
         transfer=fit_transfer(runs, **how),
         spec=values,
@@ -107,11 +132,17 @@ def _shared(spec: dict[str, Any]) -> tuple[Any, ...]:
     left_out = _VARIED | ({"steps"} if spec.get("horizon") == "compute_optimal" else set())
     if spec.get("rates") is not None:  # one rule can be written in several ways: -0.5 and -1/2
         spec = {**spec, "rates": read_rates(spec["rates"]).text}
-    return tuple(
-        (name, tuple(value) if isinstance(value, list) else value)
-        for name, value in sorted(spec.items())
-        if name not in left_out
-    )
+    return tuple((name, _hashable(value)) for name, value in sorted(spec.items()) if name not in left_out)
+
+
+def _hashable(value: Any) -> Any:
+    match value:
+        case list():
+            return tuple(value)
+        case dict():
+            return tuple(sorted(value.items()))
+        case _:
+            return value
 
 
 def _trial(row: Row) -> Trial:
