@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     from widthwise.scaling import UNSCALED as UNSCALED
     from widthwise.scaling import Axes as Axes
     from widthwise.scaling import Rule as Rule
+    from widthwise.search import Search as Search
+    from widthwise.search import sweep as sweep
 
 __version__ = "0.1.0"
 
 _PACKAGES = ("measure", "models", "optim", "parameterize", "torch")
 _FROM = {
     **dict.fromkeys(("Plan", "plan"), "planning"),
+    **dict.fromkeys(("Search", "sweep"), "search"),
     **dict.fromkeys(("UNSCALED", "Axes", "Rule"), "scaling"),
     **dict.fromkeys(
         ("Constants", "Prescription", "Scales", "equinox", "explain", "flax", "prescribe"),

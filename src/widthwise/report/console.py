@@ -40,8 +40,8 @@ def _cost(transfer: Transfer) -> list[str]:
     known = [optimum.width for optimum in transfer.optima if optimum.interior]
     if len(known) < 2 or math.isnan((last := transfer.reuse[-1]).eval_loss):
         return []
-    loss = last.eval_loss - last.given_up
-    cost = "diverges" if math.isinf(last.eval_loss) else f"costs {last.given_up:.4f} ({last.given_up / loss:.2%})"
+    share = 100 * last.given_up / (last.eval_loss - last.given_up)
+    cost = "diverges" if math.isinf(last.eval_loss) else f"costs {last.given_up:.4f} ({share:.2f} %)"
     return [f"reusing the rate of width {known[0]} at width {last.width} {cost}"]
 
 

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from widthwise.fit import Estimate, TransferOutcome, Trial, curves, find_optima, judge, mean_loss, student
 from widthwise.fit.design import Sample, choose, near_optimum
+from widthwise.fit.landscape import finest
 from widthwise.fit.optimum import Optima
 from widthwise.fit.powerlaw import PowerLaw, fit_power_law
 from widthwise.search.lattice import AdaptiveSearch, Lattice, Proposal
@@ -30,6 +31,24 @@ KNOWN_RISE = 0.02
 """How much worse, as a fraction, a rate below the optimum must be where the shape is known from narrower widths."""
 
 
+def check_precision(precision: float | None, widths: Sequence[int], *, until_verdict: bool) -> None:
+    """Raise ValueError for a precision that these widths cannot reach."""
+    if precision is None:
+        if until_verdict:
+            raise ValueError("until_verdict without a precision: expected both")
+        return
+    if not 0 < precision < math.inf:
+        raise ValueError(f"precision is {precision}: expected a number above 0")
+    if len(widths) < 2:
+        raise ValueError(f"precision is {precision} with one width: expected two widths or more")
+    if precision <= (least := finest(widths)):
+        least = math.ceil(100 * least + 1) / 100
+        raise ValueError(
+            f"precision is {precision}: expected {least} or more with widths {min(widths)} to {max(widths)}, "
+            "or a larger range of widths"
+        )
+
+
 @dataclass(kw_only=True)
 class GroupSearch:
     """The search of a group, and what it has found so far.
@@ -40,7 +59,7 @@ class GroupSearch:
         seeds: Seeds of every width; with a precision, only the first one, and others as needed.
         start: The index of the rate to start at, at the smallest width.
         exponent: How the optimal rate is expected to change with width.
-        cost: Returns the FLOPs of a run of a width.
+        cost: Returns the cost of a run of a width, such as its FLOPs.
         edge: Whether to locate the stability edge of every width.
         precision: The half-width of the exponent's interval to reach; None to only search every width.
         until_verdict: Whether to stop before that if the verdict is clear.

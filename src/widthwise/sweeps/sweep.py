@@ -1,17 +1,15 @@
 """A sweep as a value: which settings, widths and seeds to train, and how learning rates are searched."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from widthwise.fit.landscape import finest
 from widthwise.models import compute_optimal_steps
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.search.lattice import AdaptiveSearch, Grid, Lattice
-from widthwise.search.rounds import GroupSearch
+from widthwise.search.rounds import GroupSearch, check_precision
 from widthwise.study.encoding import encode, key
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.sweeps.settings import apply
@@ -55,21 +53,9 @@ class Sweep:
             if len(set(values)) < len(values):
                 written = ", ".join(value.title if isinstance(value, Setting) else str(value) for value in values)
                 raise ValueError(f"{name} are {written}: expected each once")
-        if self.precision is not None:
-            if not 0 < self.precision < math.inf:
-                raise ValueError(f"precision is {self.precision}: expected a number above 0")
-            if not isinstance(self.search, AdaptiveSearch):
-                raise ValueError("both a precision and a grid: expected one of them")
-            if len(self.all_widths) < 2:
-                raise ValueError(f"precision is {self.precision} with one width: expected two widths or more")
-            if self.precision <= (least := finest(self.all_widths)):
-                least = math.ceil(100 * least + 1) / 100
-                raise ValueError(
-                    f"precision is {self.precision}: expected {least} or more with widths {self.all_widths[0]} to "
-                    f"{self.all_widths[-1]}, or a larger range of widths"
-                )
-        elif self.until_verdict:
-            raise ValueError("until_verdict without a precision: expected both")
+        check_precision(self.precision, self.all_widths, until_verdict=self.until_verdict)
+        if self.precision is not None and not isinstance(self.search, AdaptiveSearch):
+            raise ValueError("both a precision and a grid: expected one of them")
         own = Setting.of(self.base.to_json()).constants
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):

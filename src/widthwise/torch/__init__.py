@@ -6,6 +6,7 @@ if find_spec("torch") is None:
     message = "widthwise.torch needs torch, which is not installed: pip install 'widthwise[torch]'"
     raise ModuleNotFoundError(message, name="torch")
 
+from widthwise.search import sweep as sweep
 from widthwise.torch.optimizers import Adafactor as Adafactor
 from widthwise.torch.optimizers import AdamAtan2 as AdamAtan2
 from widthwise.torch.plan import TorchPlan as TorchPlan
