@@ -74,6 +74,14 @@ def test_any_number_above_0_is_a_loss(loss):
     assert asked.losses[point] == (float(loss) if math.isfinite(loss) else pytest.approx(math.nan, nan_ok=True))
 
 
+def test_a_tensor_with_a_gradient_is_a_loss():
+    torch = pytest.importorskip("torch")
+    asked = search()
+    point = asked.ask()[0]
+    asked.tell(point, 2 * torch.ones((), requires_grad=True))
+    assert asked.losses == {point: 2.0}
+
+
 @pytest.mark.parametrize(
     ("loss", "message"),
     [

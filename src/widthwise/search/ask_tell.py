@@ -202,7 +202,7 @@ def _read_loss(point: SearchPoint, loss: SupportsFloat) -> float:
     value = None
     if _is_number(loss):
         with contextlib.suppress(TypeError, ValueError, RuntimeError):  # an array or a tensor of several numbers
-            value = float(loss)
+            value = float(loss.detach() if hasattr(loss, "detach") else loss)  # PyTorch warns about gradients
     if value is None:
         raise ValueError(f"the loss of the run with {point} is of type {type(loss).__name__}: expected a number")
     if value <= 0:
