@@ -40,11 +40,13 @@ def test_what_was_asked_for_and_not_told_is_asked_for_again():
     assert asked.ask() == others
 
 
-def test_a_point_comes_back_from_a_queue_as_plain_numbers():
-    asked = search()
-    for line in [json.dumps(point) for point in asked.ask()]:
+def test_a_point_comes_back_from_a_queue_as_plain_numbers(tmp_path: Path):
+    asked = search(study=tmp_path)
+    points = asked.ask()
+    for line in [json.dumps(point) for point in points]:
         asked.tell(tuple(json.loads(line)), 2.0)
-    assert len(asked.losses) == 5
+    assert list(asked.losses) == points
+    assert [trial.width for trial in asked.result().trials] == [64] * 5
 
 
 def test_another_search_takes_up_what_a_study_holds(tmp_path: Path):

@@ -6,6 +6,7 @@ study, each loss is stored when it is told, and a search that was stopped takes 
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsFloat
@@ -97,8 +98,8 @@ class Search:
             precision=precision,
             until_verdict=until_verdict,
         )
-        self._most = math.inf if max_runs is None else max_runs
-        self._folder = None if study is None else Path(study)
+        self._most = sys.maxsize if max_runs is None else max_runs
+        self._folder = None if study is None else Path(study).absolute()
         self._stored = self._read()
         self.losses: dict[SearchPoint, float] = {}
         self._rounds = self._group.rounds()
@@ -111,14 +112,15 @@ class Search:
         Asking again before all of them were told returns those that are left.
         """
         left = [point for point in self._batch if point not in self.losses]
-        return left[: max(0, int(min(self._most - len(self.losses), len(left))))]
+        return left[: self._most - len(self.losses)]
 
-    def tell(self, point: SearchPoint, loss: SupportsFloat) -> None:
+    def tell(self, point: tuple[int, float, int], loss: SupportsFloat) -> None:
         """Tell the final eval loss of a run: NaN or infinite if it diverged. With a study, it is stored at once.
 
         Raises:
             ValueError: If the loss is not a number above 0, or the run was not asked for.
         """
+        point = SearchPoint(*point)
         if point in self.losses or point not in self._batch:
             told = "was told before" if point in self.losses else "was not asked for"
             raise ValueError(f"the run with {point} {told}: expected one that ask returned")
@@ -198,7 +200,7 @@ def _points(samples: Sequence[Sample]) -> dict[SearchPoint, Sample]:
     return {SearchPoint(each.width, 2.0**each.octave, each.seed): each for each in samples}
 
 
-def _read_loss(point: SearchPoint, loss: SupportsFloat) -> float:
+def _read_loss(point: SearchPoint, loss: Any) -> float:
     value = None
     if _is_number(loss):
         with contextlib.suppress(TypeError, ValueError, RuntimeError):  # an array or a tensor of several numbers
