@@ -9,7 +9,7 @@ from transformers.integrations import moe
 
 import widthwise as ww
 from tests.torch.cases import CASE, TOKENS, Case
-from tests.torch.models import GPT, VOCABULARY
+from tests.torch.models import GPT, HEAD_DIM, VOCABULARY
 
 
 @pytest.fixture(params=CASE)
@@ -150,3 +150,28 @@ def test_a_compiled_model_can_be_planned():
     plan = ww.torch.plan(lambda w: torch.compile(GPT(w), backend="eager"), width=512, base_width=64, example=TOKENS)
     torch.compile(GPT(64), backend="eager", fullgraph=True)(TOKENS)  # raises if planning has kept it from compiling
     assert plan.factors == ww.torch.plan(GPT, width=512, base_width=64, example=TOKENS).factors
+
+
+def test_learned_positions_that_a_layer_with_a_bias_acts_on_are_activations():
+    """As in DeBERTa: relative positions make queries, which meet the keys of every head."""
+
+    class Disentangled(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.heads = width // HEAD_DIM
+            self.embed, self.positions = nn.Embedding(VOCABULARY, width), nn.Embedding(5, width)
+            self.key, self.position_query = nn.Linear(width, width), nn.Linear(width, width)
+            self.out, self.head = nn.Linear(width, width), nn.Linear(width, VOCABULARY)
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            keys = self.key(x).unflatten(-1, (self.heads, HEAD_DIM)).transpose(1, 2)
+            queries = self.position_query(self.positions.weight[None])
+            queries = queries.unflatten(-1, (self.heads, HEAD_DIM)).transpose(1, 2)
+            scores = torch.matmul(queries, keys.transpose(-1, -2)).softmax(-1)
+            return self.head(self.out((scores @ keys).transpose(1, 2).flatten(2)))
+
+    plan = ww.torch.plan(Disentangled, width=128, base_width=32, example=TOKENS)
+    parts = {parameter.path: parameter.part for parameter in plan.parameters}
+    assert (parts["positions.weight"], parts["position_query.weight"]) == ("embedding", "hidden")
+    assert parts["position_query.bias"] == "embedding"

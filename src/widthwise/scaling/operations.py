@@ -288,7 +288,7 @@ class Operation:
         if not weights:
             return self.plain
         side = weights[-1]
-        if batched[0] and all(view.passed for view in self.given[side].views):
+        if batched[0] and _is_learned_activation(self.given[side].views):
             self._settle(self.given[side].views)  # learned queries, split into heads
             return Value(dynamic=True, sources=self.plain.sources | {self.key})
         if self.given[side].dynamic:
@@ -356,6 +356,11 @@ class Operation:
             if use.path == path and use.kind == kind:
                 del self.found.uses[place]
                 return
+
+
+def _is_learned_activation(views: Sequence[View]) -> bool:
+    """Return whether an array is what a weight made of a parameter, with or without a bias."""
+    return any(view.passed for view in views) and all(view.passed or len(view.all_axes) <= 1 for view in views)
 
 
 def note(
