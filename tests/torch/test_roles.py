@@ -175,3 +175,22 @@ def test_learned_positions_that_a_layer_with_a_bias_acts_on_are_activations():
     parts = {parameter.path: parameter.part for parameter in plan.parameters}
     assert (parts["positions.weight"], parts["position_query.weight"]) == ("embedding", "hidden")
     assert parts["position_query.bias"] == "embedding"
+
+
+@pytest.mark.parametrize("width", [64, 1 << 16])
+def test_numbers_that_come_from_examples_are_no_numbers_of_the_model(width: int):
+    """A loss in the forward pass is a number that differs at every width. It neither is noted nor hides one that is."""
+
+    class WithLoss(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.embed, self.mix, self.head = nn.Embedding(9, width), nn.Linear(width, 4), nn.Linear(4, 9)
+
+        def forward(self, tokens):
+            x = torch.relu(self.mix(self.embed(tokens) * self.embed.embedding_dim**0.5))
+            loss = nn.functional.cross_entropy(self.head(x).flatten(0, 1), tokens.flatten())
+            return loss + 0.1 * x.square().mean()
+
+    notes = ww.torch.plan(WithLoss, width=width, base_width=16, example=TOKENS % 9).explain().notes
+    assert len(notes) == 1
+    assert f"mul by 4 at width 16, {width**0.5:.0f} here" in notes[0]

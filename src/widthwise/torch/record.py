@@ -29,11 +29,13 @@ class Call:
         name: The name of the operation.
         numbers: The numbers that it was called with.
         where: The file and line of the model's code.
+        slots: Where on the tape each number comes from; None for those of the model's code.
     """
 
     name: str
     numbers: tuple[float, ...]
     where: str
+    slots: tuple[Slot | None, ...] = ()
 
 
 class Recorder(TorchDispatchMode):
@@ -104,13 +106,15 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _described(self, name: str, args: Any) -> Call:
-        numbers = [x.item() if _is_number(x) else x for x in args]
-        found = tuple(float(x) for x in numbers if isinstance(x, float))
+        given = [x for x in args if isinstance(x, float) or _is_number(x)]
+        found = tuple(float(x) for x in given)
         if self.attention_scale is None:
-            return Call(name=name.rstrip("_"), numbers=found, where=_where() if found else "")
+            slots = tuple(self.slot(x) if isinstance(x, torch.Tensor) else None for x in given)
+            return Call(name=name.rstrip("_"), numbers=found, where=_where() if found else "", slots=slots)
         # However PyTorch computes attention, it is one operation to the model, with one scale.
         known = (self.attention_scale,) if found or name.startswith("_scaled_dot_product") else ()
-        return Call(name="scaled_dot_product_attention", numbers=known, where=_where() if known else "")
+        where = _where() if known else ""
+        return Call(name="scaled_dot_product_attention", numbers=known, where=where, slots=(None,) * len(known))
 
     def _note_write(self, tensor: torch.Tensor, slot: Slot) -> None:
         storage = StorageWeakRef(tensor.untyped_storage())

@@ -19,7 +19,7 @@ from widthwise.scaling import ChangedNumber, Traced, Use
 from widthwise.scaling.operations import Found, Value
 from widthwise.scaling.views import View
 from widthwise.torch.model import ModuleBuilder, named
-from widthwise.torch.record import AttentionScale, Recorder, plain_operations
+from widthwise.torch.record import AttentionScale, Call, Recorder, plain_operations
 from widthwise.torch.shapes import Shapes
 from widthwise.torch.translate import ALWAYS
 
@@ -41,6 +41,22 @@ class TorchTrace:
     def traced(self, shapes: Mapping[str, tuple[int, ...]]) -> Traced:
         """Return the uses of parameters of these shapes."""
         return Traced.of_walk(shapes, self.found)
+
+    def own_numbers(self) -> dict[int, Call]:
+        """Return the calls with numbers of the model's own, by index: not sums or losses, which come from examples."""
+        computed = {
+            slot
+            for entry, given in zip(self.recorder.tape.entries, self.operands, strict=True)
+            for slot, value in zip(entry.invars, given, strict=True)
+            if value.dynamic or value.views
+        }
+        found: dict[int, Call] = {}
+        for index, call in enumerate(self.recorder.calls):
+            pairs = zip(call.numbers, call.slots, strict=True)
+            numbers = tuple(number for number, slot in pairs if slot not in computed)
+            if numbers:
+                found[index] = replace(call, numbers=numbers)
+        return found
 
 
 def trace(model: nn.Module, builder: ModuleBuilder, *, shapes: Shapes | None = None, keep: bool = False) -> TorchTrace:
@@ -98,18 +114,18 @@ def _enlarged(use: Use, base: tuple[int, ...], shape: tuple[int, ...]) -> Use:
 
 def changed_numbers(base: TorchTrace, here: TorchTrace) -> tuple[ChangedNumber, ...]:
     """Return the numbers that differ between the traces of a model at two widths, each once."""
-    before, after = ([call for call in x.recorder.calls if call.numbers] for x in (base, here))
-    if [call.name for call in before] != [call.name for call in after]:
+    before, after = (x.own_numbers() for x in (base, here))
+    if [call.name for call in before.values()] != [call.name for call in after.values()]:
         return ()  # the model does different things at the two widths
     matters = {
-        id(here.recorder.calls[entry.call])
+        entry.call
         for entry, given in zip(here.recorder.tape.entries, here.operands, strict=True)
         if any(value.dynamic or value.views for value in given)
     }
     found = {
         ChangedNumber(operation=new.name, base=x, here=y, where=new.where): None
-        for old, new in zip(before, after, strict=True)
-        if id(new) in matters
+        for old, (at, new) in zip(before.values(), after.items(), strict=True)
+        if at in matters
         for x, y in zip(old.numbers, new.numbers, strict=False)
         if x != y and not (x != x and y != y)
     }
