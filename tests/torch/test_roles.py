@@ -194,3 +194,45 @@ def test_numbers_that_come_from_examples_are_no_numbers_of_the_model(width: int)
     notes = ww.torch.plan(WithLoss, width=width, base_width=16, example=TOKENS % 9).explain().notes
     assert len(notes) == 1
     assert f"mul by 4 at width 16, {width**0.5:.0f} here" in notes[0]
+
+
+def test_what_cannot_be_planned_is_an_error_that_says_what_to_do():
+    def heads(width: int):
+        return nn.Sequential(nn.Embedding(VOCABULARY, width), nn.TransformerEncoderLayer(width, 4), nn.Linear(width, 9))
+
+    with pytest.raises(
+        ValueError, match=r"build\(66\) failed \(AssertionError: embed_dim .* a width that the model can"
+    ):
+        ww.torch.plan(heads, width=66, base_width=16, example=TOKENS)
+    with pytest.raises(ValueError, match=r"build is a model: expected a function"):
+        ww.torch.plan(heads(16), width=64, base_width=16, example=TOKENS)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(RuntimeError, match="indices") as caught:
+        ww.torch.plan(heads, width=64, base_width=16, example=TOKENS.float())
+    assert caught.value.__notes__ == ["The model was called with the example, to see how it uses its parameters"]
+
+
+class Blocks(nn.Module):
+    """A weight with as many blocks as the width has, and codes that inputs are compared with."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(VOCABULARY, width), nn.Linear(width, 9)
+        self.blocks, self.codes = nn.Parameter(torch.randn(width // 4, 4, 4)), nn.Embedding(5, width)
+
+    def forward(self, tokens):
+        x = torch.einsum("btgi,gij->btgj", self.embed(tokens).unflatten(-1, (-1, 4)), self.blocks).flatten(2)
+        nearest = (self.codes.weight.square().sum(1) - 2 * x @ self.codes.weight.T).argmin(-1)
+        return self.head(x + self.codes(nearest))
+
+
+def test_the_rules_that_errors_propose_are_right():
+    rules = {"blocks": ww.Rule(axes=ww.Axes(inputs=(1,), outputs=(0, 2)))}
+    with pytest.raises(
+        ValueError, match=r"'blocks' has .*\{'blocks': Rule\(axes=Axes\(inputs=\(1,\), outputs=\(0, 2\)\)\)"
+    ):
+        ww.torch.plan(Blocks, width=64, base_width=16, example=TOKENS)
+    with pytest.raises(ValueError, match=r"\{'codes.weight': Rule\(role=Role.EMBEDDING\)\}"):
+        ww.torch.plan(Blocks, width=64, base_width=16, example=TOKENS, rules=rules)
+    rules["codes.weight"] = ww.Rule(role=ww.Role.EMBEDDING)
+    plan = ww.torch.plan(Blocks, width=64, base_width=16, example=TOKENS, rules=rules)
+    assert {p.path: p.part for p in plan.parameters if p.path in rules} == dict.fromkeys(rules, "embedding")

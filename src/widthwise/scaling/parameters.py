@@ -258,9 +258,11 @@ def _compared(path: str, sizes: Traced, base: Traced, rule: Rule, grown: frozens
     found = [_at_two_widths(use, before) for use, before in pairs]
     for use in found:
         if grown & set(use.axes.stack) and use.grows_in == use.grows_out == 1:
+            outputs = tuple(sorted({*use.axes.outputs, *(grown & set(use.axes.stack))}))
             raise ValueError(
                 f"{path!r} has shape {base_shape} at the base width and {shape} here: its number of layers or experts "
-                "changes, not its width"
+                "changes, not its width. If these are heads or blocks of one layer, add the rule "
+                f"{{{path!r}: Rule(axes=Axes(inputs={use.axes.inputs}, outputs={outputs}))}}"
             )
     return found
 
@@ -333,7 +335,8 @@ def _gains(path: str, base: Traced, found: Mapping[str, Parameter]) -> dict[str,
         raise ValueError(
             f"{path!r} is embedding and readout at once, and no norm scale in front of the readout feeds it alone, "
             "which could take the factor of the logits: multiply the logits by base_width / width in the model and "
-            "pass scaled_logits=True, or give the model two parameters"
+            "pass scaled_logits=True, or give the model two parameters. If it is no readout (the codes of a VQ-VAE, "
+            f"for instance), add the rule {{{path!r}: Rule(role=Role.EMBEDDING)}}"
         )
     return {gain: replace(found[gain], gain_of=path) for gain in gains}
 

@@ -48,13 +48,23 @@ class ModuleBuilder:
                 model = _expect_module(self.build(width), width)
             return shapes.of(model)
         except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            if "meta" not in why.lower() and not isinstance(error, AssertionError):
+                raise ValueError(f"build({width}) failed, though not at the base width ({why})") from error
             raise ValueError(
-                f"build({width}) failed without memory for large parameters ({type(error).__name__}: {error}): "
-                "expected a function that only creates and initializes parameters"
+                f"build({width}) failed ({why}). Large parameters have no values while a plan is made: expected a width "
+                "that the model can have, and a function that only creates and initializes parameters"
             ) from error
 
     def run(self, model: nn.Module) -> Any:
         """Call the model on the example."""
+        try:
+            return self._run(model)
+        except Exception as error:
+            error.add_note("The model was called with the example, to see how it uses its parameters")
+            raise
+
+    def _run(self, model: nn.Module) -> Any:
         if self.call is not None:
             return self.call(model, *self.arguments)
         if isinstance(self.example, dict):

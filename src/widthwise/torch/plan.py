@@ -259,6 +259,8 @@ def plan(
     """
     check_widths(width=width, base_width=base_width)
     check_attention(attention)
+    if isinstance(build, nn.Module):
+        raise ValueError("build is a model: expected a function that returns one for any width")
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     builder = ModuleBuilder(build=build, example=example, call=call)
     # Roles are found by comparing two widths, and the width may be the base width.
