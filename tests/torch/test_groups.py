@@ -127,3 +127,27 @@ def test_pytorch_s_adafactor_is_warned_of():
         parameter.grad = torch.ones_like(parameter)
     with pytest.warns(UserWarning, match="caps its learning rate at 1/√step"):
         optimizer.step()
+
+
+def test_an_optimizer_of_another_family_is_warned_of(plan):
+    with pytest.warns(UserWarning, match="SGD got groups of a plan for adam, .* plan with optimizer='sgd'"):
+        stepped(plan, kind=torch.optim.SGD)
+    other = ww.torch.plan(GPT, width=128, base_width=32, example=TOKENS, optimizer="sgd")
+    with pytest.warns(UserWarning, match="AdamW got groups of a plan for sgd, .* plan with optimizer='adam'"):
+        stepped(other, kind=torch.optim.AdamW)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
+def test_muon_is_warned_of(plan):
+    model = GPT(128)
+    (weights,) = [group for group in plan.groups(model, lr=0.01) if group["eps"] < 1e-8 and group["lr"] < 0.01]
+    optimizer = torch.optim.Muon([weights])
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with pytest.warns(UserWarning, match="the updates of Muon change with width in another way"):
+        optimizer.step()
+
+
+def test_a_model_of_another_width_is_refused(plan):
+    with pytest.raises(ValueError, match=r"'transformer\.wte\.weight' has shape \(23, 64\): the plan is for width 128"):
+        plan.groups(GPT(64), lr=0.01)

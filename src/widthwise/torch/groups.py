@@ -11,7 +11,8 @@ from torch import nn
 
 from widthwise.scaling import Factors, Parameter
 from widthwise.theory import ADAFACTOR, OptimizerFamily
-from widthwise.torch.watch import FACTOR, watch
+from widthwise.torch.sizes import check_shape
+from widthwise.torch.watch import FACTOR, FAMILY, watch
 
 EPSILON = 1e-8
 ADAFACTOR_EPSILON = 1e-30
@@ -27,6 +28,7 @@ def make_groups(
     factors: Mapping[str, Factors],
     family: OptimizerFamily,
     *,
+    width: int,
     lr: float,
     weight_decay: float,
     eps: float | None,
@@ -39,6 +41,8 @@ def make_groups(
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for about in parameters:
         parameter, factor = found[about.path], factors[about.path]
+        if parameter.ndim == len(about.shape) > 1:  # wrappers that shard may leave flat pieces of parameters
+            check_shape(about, parameter, width)
         if not parameter.requires_grad:
             continue
         decayed = bool(weight_decay) and (not about.is_vector if decays is None else decays(about.path))
@@ -46,6 +50,7 @@ def make_groups(
             "lr": lr * factor.learning_rate,
             "weight_decay": weight_decay / factor.learning_rate if decayed else 0.0,
             FACTOR: factor.learning_rate,
+            FAMILY: family.name,
         }
         if family == ADAFACTOR:  # which adds epsilon to squares
             options |= {"eps": eps * factor.epsilon**2, "floor": FLOOR * factor.floor}

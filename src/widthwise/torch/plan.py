@@ -46,7 +46,7 @@ from widthwise.torch.head import ScaledHead, head_name, head_of
 from widthwise.torch.model import ModuleBuilder, in_plan
 from widthwise.torch.optimizers import Adafactor
 from widthwise.torch.shapes import Shapes
-from widthwise.torch.sizes import check_shape, measured_sizes, set_size
+from widthwise.torch.sizes import check_has_values, check_shape, measured_sizes, set_size
 from widthwise.torch.trace import changed_numbers, enlarged, shapes_of, trace
 
 _OPTIMIZERS: Mapping[OptimizerFamily, tuple[Callable[..., torch.optim.Optimizer], float]] = {
@@ -95,6 +95,7 @@ class TorchPlan(Planned):
         found = in_plan(model, self.factors)
         for parameter in self.parameters:
             check_shape(parameter, found[parameter.path], self.width)
+            check_has_values(parameter, found[parameter.path])
         for parameter in self.parameters:
             factor = self.factors[parameter.path].init
             if parameter.shape != parameter.base_shape or factor != 1:
@@ -137,6 +138,7 @@ class TorchPlan(Planned):
             self.parameters,
             self.factors,
             self.exponents.family,
+            width=self.width,
             lr=lr,
             weight_decay=weight_decay,
             eps=eps,

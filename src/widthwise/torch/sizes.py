@@ -35,12 +35,16 @@ def set_size(parameter: nn.Parameter, size: torch.Tensor, about: Parameter) -> N
 
 
 def check_shape(about: Parameter, parameter: nn.Parameter, width: int) -> None:
-    """Raise if a parameter cannot be brought to its planned size."""
+    """Raise if a parameter does not have the shape that was planned."""
     if tuple(parameter.shape) != about.shape:
         raise ValueError(
             f"{about.path!r} has shape {tuple(parameter.shape)}: the plan is for width {width}, where it has "
             f"{about.shape}"
         )
+
+
+def check_has_values(about: Parameter, parameter: nn.Parameter) -> None:
+    """Raise if a parameter has no values that could be brought to a size."""
     if parameter.is_meta:
         raise ValueError(f"{about.path!r} is on the meta device: initialize the model before planned sizes are set")
 

@@ -14,8 +14,22 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
+from widthwise.theory import FAMILIES
+
 FACTOR = "lr_factor"
 """The entry of a group that holds its factor on the learning rate."""
+
+FAMILY = "family"
+"""The entry of a group that holds the name of the optimizer family that it was made for."""
+
+_FAMILIES = {
+    torch.optim.SGD: "sgd",
+    torch.optim.Adam: "adam",
+    torch.optim.NAdam: "adam",
+    torch.optim.RAdam: "adam",
+    torch.optim.Adamax: "adam",
+}
+"""The families of optimizers, and of those derived from them. Others, such as a Lion of your own, are trusted."""
 
 _warned = WeakIdKeyDictionary()
 _watching: list[Any] = []
@@ -31,10 +45,20 @@ def _look(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     groups = [group for group in optimizer.param_groups if FACTOR in group]
     if not groups or optimizer in _warned:
         return
-    found = _erased(groups) or _capped(optimizer) or _coupled(optimizer, groups)
+    found = _foreign(optimizer, groups) or _erased(groups) or _capped(optimizer) or _coupled(optimizer, groups)
     if found is not None:
         _warned[optimizer] = True
         warnings.warn(found, stacklevel=2)
+
+
+def _foreign(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> str | None:
+    planned, name = groups[0].get(FAMILY), type(optimizer).__name__
+    if name == "Muon":
+        return f"the updates of {name} change with width in another way than the factors of the plan assume"
+    own = next((family for kind, family in _FAMILIES.items() if isinstance(optimizer, kind)), planned)
+    if planned == own or planned not in FAMILIES:  # a family of one's own may be meant for this optimizer
+        return None
+    return f"{name} got groups of a plan for {planned}, which scales otherwise: plan with optimizer={own!r}"
 
 
 def _erased(groups: list[dict[str, Any]]) -> str | None:
