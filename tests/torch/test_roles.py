@@ -236,3 +236,24 @@ def test_the_rules_that_errors_propose_are_right():
     rules["codes.weight"] = ww.Rule(role=ww.Role.EMBEDDING)
     plan = ww.torch.plan(Blocks, width=64, base_width=16, example=TOKENS, rules=rules)
     assert {p.path: p.part for p in plan.parameters if p.path in rules} == dict.fromkeys(rules, "embedding")
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_sums_of_products_of_activations_that_grow_are_noted(scaled: bool):
+    """As in a recommender, where users and items meet in a dot product: no parameter is summed over, but sizes grow."""
+
+    class Recommender(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.factor = 16 / width if scaled else 1.0
+            self.users, self.items, self.top = nn.Embedding(9, width), nn.Linear(3, width), nn.Linear(width, 1)
+
+        def forward(self, user, item):
+            u, i = self.users(user), torch.relu(self.items(item))
+            return (u[:, None] @ i[..., None])[:, 0] * self.factor + self.top(u)
+
+    example = (torch.arange(4), torch.ones(4, 3))
+    notes = ww.torch.plan(Recommender, width=64, base_width=16, example=example).explain().notes
+    assert len(notes) == 1
+    assert ("summed over 16 terms at width 16, 64 here" in notes[0]) == (not scaled)
+    assert not ww.torch.plan(Recommender, width=16, base_width=16, example=example).sums

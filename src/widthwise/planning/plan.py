@@ -32,7 +32,7 @@ from widthwise.scaling import (
     find_factors,
     find_parameters,
 )
-from widthwise.scaling.attention import Attention, check_attention
+from widthwise.scaling.attention import Attention, check_attention, grown_sums
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     Alignment,
@@ -304,6 +304,7 @@ def _plan(
         parameters=parameters,
         factors=find_factors(parameters, exponents, multipliers=multipliers),
         numbers=numbers,
+        sums=() if width == base_width else grown_sums(traced.meetings, base.meetings),
         multipliers=multipliers,
         options={
             "rules": rules,

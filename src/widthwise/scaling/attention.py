@@ -51,6 +51,14 @@ def find_queries(here: Sequence[Meeting], base: Sequence[Meeting], spent: Collec
     return found
 
 
+def grown_sums(here: Sequence[Meeting] | None, base: Sequence[Meeting] | None) -> tuple[tuple[int, int], ...]:
+    """Return the terms of products of two activations at the base width and here, where they differ, each pair once."""
+    if here is None or base is None or len(here) != len(base):
+        return ()
+    pairs = [(before.terms, meeting.terms) for meeting, before in zip(here, base, strict=True)]
+    return tuple(dict.fromkeys((before, now) for before, now in pairs if before != now))
+
+
 def _side(meeting: Meeting, spent: Collection[str]) -> frozenset[str]:
     """Return the parameters of the side that takes the factor."""
     for side, other in ((meeting.left, meeting.right), (meeting.right, meeting.left)):

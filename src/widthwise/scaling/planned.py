@@ -22,6 +22,7 @@ class Planned(ABC):
         parameters: The parameters, with the part that each plays.
         factors: The factors of each parameter, by path.
         numbers: Numbers inside the model that change with its width.
+        sums: The terms of sums over products of two activations, at the base width and here, where they become more.
         multipliers: Whether parameters are stored differently from how they act.
         options: What else was asked for, to plan the same model at another width.
     """
@@ -32,6 +33,7 @@ class Planned(ABC):
     parameters: tuple[Parameter, ...]
     factors: Mapping[str, Factors]
     numbers: tuple[ChangedNumber, ...] = ()
+    sums: tuple[tuple[int, int], ...] = ()
     multipliers: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 

@@ -145,6 +145,14 @@ def _divides_by_root(number: ChangedNumber, growth: float) -> bool:
     return math.isclose(change if number.operation == "div" else 1 / change, math.sqrt(growth), rel_tol=1e-3)
 
 
+def _power(number: ChangedNumber, growth: float) -> float | None:
+    """Return the power of a growth by which a number divides; None if it does nothing of the kind."""
+    if not number.base or not number.here / number.base > 0:
+        return None
+    power = math.log(number.here / number.base) / math.log(growth)
+    return round(power if number.operation == "div" else -power, 3)
+
+
 def _notes(plan: "Planned") -> Iterator[str]:
     """Yield what a user should look at."""
     folded = {p.path: float(p.grows_head) for p in plan.parameters if p.grows_head != 1}
@@ -164,6 +172,14 @@ def _notes(plan: "Planned") -> Iterator[str]:
             else "Plans assume fixed numbers: keep its value at the base width; or, for 1/√d in attention with heads "
             "that grow, pass attention='1/d'"
         )
+    for before, now in () if folded else plan.sums:
+        powers = (_power(number, now / before) for number in plan.numbers)
+        if not any(power in (0.5, 1.0) for power in powers):  # of which there is a note already
+            yield (
+                f"activations are multiplied and summed over {before} terms at width {plan.base_width}, {now} here, "
+                f"and no number in the model makes up for it. Unless they are normalized, multiply the sum by {before} "
+                "/ terms in the model"
+            )
     gains = [parameter.path for parameter in plan.parameters if parameter.gain_of is not None]
     for parameter in plan.parameters:
         if parameter.part is Part.TIED and gains:

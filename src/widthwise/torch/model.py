@@ -52,7 +52,7 @@ class ModuleBuilder:
             if "meta" not in why.lower() and not isinstance(error, AssertionError):
                 raise ValueError(f"build({width}) failed, though not at the base width ({why})") from error
             raise ValueError(
-                f"build({width}) failed ({why}). Large parameters have no values while a plan is made: expected a width "
+                f"build({width}) failed ({why}). Large parameters have no values in a plan: expected a width "
                 "that the model can have, and a function that only creates and initializes parameters"
             ) from error
 

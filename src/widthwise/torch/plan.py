@@ -29,7 +29,7 @@ from widthwise.scaling import (
     find_factors,
     find_parameters,
 )
-from widthwise.scaling.attention import Attention, check_attention
+from widthwise.scaling.attention import Attention, check_attention, grown_sums
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     ADAFACTOR,
@@ -284,6 +284,7 @@ def plan(
         parameters=parameters,
         factors=find_factors(parameters, exponents),
         numbers=numbers,
+        sums=() if width == base_width else grown_sums(sizes.meetings, base.meetings),
         head=head_of(head, parameters, exponents),
         options={
             "example": example,
