@@ -257,3 +257,28 @@ def test_sums_of_products_of_activations_that_grow_are_noted(scaled: bool):
     assert len(notes) == 1
     assert ("summed over 16 terms at width 16, 64 here" in notes[0]) == (not scaled)
     assert not ww.torch.plan(Recommender, width=16, base_width=16, example=example).sums
+
+
+def test_a_model_may_differentiate_itself():
+    """A network for a differential equation: derivatives use every weight the other way round."""
+
+    class Solution(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.net = nn.Sequential(
+                nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1)
+            )
+
+        def forward(self, x):
+            x = x.clone().requires_grad_()
+            u = self.net(x)
+            (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+            (curve,) = torch.autograd.grad(slope[:, 0].sum(), x, create_graph=True)
+            return slope[:, 1] + u[:, 0] * slope[:, 0] - 0.01 * curve[:, 0]
+
+    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    plan = ww.torch.plan(Solution, width=512, base_width=16, example=x)
+    parts = {parameter.path: parameter.part for parameter in plan.parameters}
+    assert [parts[f"net.{i}.weight"] for i in (0, 2, 4)] == ["embedding", "hidden", "readout"]
+    result = plan.check(lambda model, x: (model(x) - 1).square().mean(), x, widths=(16, 32), steps=1, show=False)
+    assert [layer.layer for layer in result.layers] == ["net.0.weight", "net.2.weight", "net.4.weight"]

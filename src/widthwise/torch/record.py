@@ -18,7 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from widthwise.torch.shapes import Shapes
 from widthwise.torch.tape import Slot, Tape
-from widthwise.torch.translate import KEPT, ONLY_SHAPES, bilinear, translate
+from widthwise.torch.translate import ALWAYS, KEPT, ONLY_SHAPES, bilinear, translate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,13 @@ class Recorder(TorchDispatchMode):
         if not slots or not results:
             return result
         self.tape.call = len(self.calls)
+        if torch._C._current_graph_task_id() != -1:
+            # A backward pass inside the forward pass, as for a differential equation. It uses every weight the other
+            # way round, which says nothing about roles.
+            self.calls.append(Call(name="gradient", numbers=(), where=""))
+            found = self.tape.add("gradient", [ALWAYS], *(x.shape for x in results))
+            self._slots.update(zip(results, found, strict=True))
+            return result
         self.calls.append(self._described(name, args))
         writes = name.endswith("_") and not name.endswith("__") and isinstance(args[0], torch.Tensor)
         found = translate(self.tape, func, name.rstrip("_") if writes else name, args, kwargs, results, self.slot)

@@ -79,7 +79,8 @@ def trace(model: nn.Module, builder: ModuleBuilder, *, shapes: Shapes | None = N
     for buffer in model.buffers():  # token ids and positions that a model keeps are examples too
         if not buffer.is_floating_point():
             known.setdefault(recorder.slot(buffer), Value(dynamic=True))
-    with torch.no_grad(), plain_operations(), AttentionScale(recorder), recorder:
+    # Some models differentiate in their forward pass.
+    with torch.enable_grad(), plain_operations(), AttentionScale(recorder), recorder:
         outputs = builder.run(model)
     recorder.tape.results += [recorder.slot(x) for x in _tensors_of(outputs)]
     found, operands = recorder.tape.walk(known)
