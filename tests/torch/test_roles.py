@@ -282,3 +282,21 @@ def test_a_model_may_differentiate_itself():
     assert [parts[f"net.{i}.weight"] for i in (0, 2, 4)] == ["embedding", "hidden", "readout"]
     result = plan.check(lambda model, x: (model(x) - 1).square().mean(), x, widths=(16, 32), steps=1, show=False)
     assert [layer.layer for layer in result.layers] == ["net.0.weight", "net.2.weight", "net.4.weight"]
+
+
+@pytest.mark.parametrize("spectral", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
+def test_a_weight_with_spectral_norm_has_the_role_of_its_product(spectral):
+    """The largest singular value is a product with the weight too, but one of the weight alone."""
+
+    def build(width: int):
+        layers = nn.Embedding(VOCABULARY, width), spectral(nn.Linear(width, width)), spectral(nn.Linear(width, 9))
+        return nn.Sequential(*layers)
+
+    plan = ww.torch.plan(build, width=512, base_width=16, example=TOKENS)
+    weights = [parameter for parameter in plan.parameters if len(parameter.shape) == 2]
+    assert [parameter.part for parameter in weights] == ["embedding", "hidden", "readout"]
+    (note,) = plan.explain().notes
+    assert note.startswith(f"{weights[2].path} is changed before it acts")
+    assert "(fan-in / fan-in at the base width)^-1/2" in note
+    standard = ww.torch.plan(build, width=512, base_width=16, example=TOKENS, parameterization="standard")
+    assert not standard.explain().notes

@@ -273,6 +273,10 @@ class Operation:
         left, right = self.given[:2]
         contracted, batched = self._dimensions()
         weights = [i for i in (0, 1) if self.given[i].is_weight]
+        if weights and not self.plain.dynamic and self.params.get("detached"):
+            return Value()  # what is estimated from weights alone, without a gradient, is a constant
+        if len(weights) == 1 and self._is_constant_vector(1 - weights[0]):
+            return self._product_of_weights(contracted, batched)  # the largest singular value, for instance
         if len(weights) == 2:
             learned = self._learned_activations()
             if not learned and self.name == "dot_general":
@@ -298,6 +302,10 @@ class Operation:
         self.found.reached |= other.sources
         self._note("product", self.given[side].views, contracted[side], batched[side], other.gains)
         return Value(dynamic=True, sources=left.sources | right.sources | {self.key})
+
+    def _is_constant_vector(self, operand: int) -> bool:
+        value = self.given[operand]
+        return self.name == "dot_general" and not (value.dynamic or value.views) and len(self.shape(operand)) == 1
 
     def _learned_activations(self) -> list[int]:
         """Return which of two operands made of parameters is an activation that was learned, such as latents.

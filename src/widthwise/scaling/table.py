@@ -4,10 +4,12 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from widthwise.scaling.parameters import Part
 from widthwise.scaling.text import text_table
+from widthwise.theory import without_multipliers
 
 if TYPE_CHECKING:
     from widthwise.scaling.planned import Planned
@@ -169,8 +171,8 @@ def _notes(plan: "Planned") -> Iterator[str]:
         ) + (
             "It is taken for the 1/√d of attention, as which it may stay"
             if number in of_attention
-            else "Plans assume fixed numbers: keep its value at the base width; or, for 1/√d in attention with heads "
-            "that grow, pass attention='1/d'"
+            else "Plans assume fixed numbers: unless a note asked for it, keep its value at the base width; or, for "
+            "1/√d in attention with heads that grow, pass attention='1/d'"
         )
     for before, now in () if folded else plan.sums:
         powers = (_power(number, now / before) for number in plan.numbers)
@@ -179,6 +181,13 @@ def _notes(plan: "Planned") -> Iterator[str]:
                 f"activations are multiplied and summed over {before} terms at width {plan.base_width}, {now} here, "
                 f"and no number in the model makes up for it. Unless they are normalized, multiply the sum by {before} "
                 "/ terms in the model"
+            )
+    missing = Fraction(1, 2) - without_multipliers(plan.exponents).parameterization.readout.b
+    for parameter in plan.parameters:
+        if parameter.part is Part.READOUT and not parameter.linear and missing:
+            yield (
+                f"{parameter.path} is changed before it acts. If it is normalized there, the factor on its size has no "
+                f"effect: multiply its inputs by (fan-in / fan-in at the base width)^{missing} in the model"
             )
     gains = [parameter.path for parameter in plan.parameters if parameter.gain_of is not None]
     for parameter in plan.parameters:

@@ -89,7 +89,7 @@ class Recorder(TorchDispatchMode):
         results = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
         if not slots or not results:
             return result
-        self.tape.call = len(self.calls)
+        self.tape.call, self.tape.detached = len(self.calls), not torch.is_grad_enabled()
         if torch._C._current_graph_task_id() != -1:
             # A backward pass inside the forward pass, as for a differential equation. It uses every weight the other
             # way round, which says nothing about roles.

@@ -59,11 +59,13 @@ class Tape:
         entries: The operations in order.
         results: The arrays that the model returns.
         call: The number of the current call of PyTorch.
+        detached: Whether no gradient flows through the current call.
     """
 
     entries: list[Entry] = field(default_factory=list[Entry])
     results: list[Slot] = field(default_factory=list[Slot])
     call: int = 0
+    detached: bool = False
 
     def add(self, name: str, operands: Sequence[Slot], *shapes: Sequence[int], **params: Any) -> list[Slot]:
         """Add an operation with results of these shapes."""
@@ -98,7 +100,8 @@ class Tape:
 
     def dot(self, a: Slot, b: Slot, contracted: tuple[Any, Any], batched: tuple[Any, Any], shape: Shape) -> Slot:
         """Add a product of two arrays, summed over one axis of each."""
-        return self.one("dot_general", [a, b], shape, dimension_numbers=(contracted, batched))
+        numbers = (contracted, batched)
+        return self.one("dot_general", [a, b], shape, dimension_numbers=numbers, detached=self.detached)
 
     def walk(self, known: dict[Slot, Value]) -> tuple[Found, list[list[Value]]]:
         """Follow parameters through the operations.

@@ -39,7 +39,7 @@ _NAMES = {
 GROUPED = ("_grouped_mm", "transformers::grouped_mm_fallback")
 """Products per expert; the second is that of Hugging Face, for versions of PyTorch without the first on a CPU."""
 
-_PRODUCTS = {"mm", "bmm", "mv", "dot", "linear", "matmul", "_scaled_grouped_mm", *GROUPED}
+_PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "linear", "matmul", "_scaled_grouped_mm", *GROUPED}
 _PRODUCTS |= {"addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation", "convolution", "_convolution"}
 PRODUCTS = frozenset(_PRODUCTS)
 """Operations that multiply two arrays and sum."""
@@ -268,7 +268,7 @@ def _product(name: str, given: _Given) -> Slot:
             a, b = _factors(given)
             result = tape.dot(a, b, ((1,), (0,)), ((), ()), shape)
             added = given.of("self") if name == "addmv" else None
-        case "dot":
+        case "dot" | "vdot":
             a, b = _factors(given)
             result = tape.dot(a, b, ((0,), (0,)), ((), ()), shape)
         case "linear":
@@ -313,10 +313,9 @@ def bilinear(
 ) -> tuple[torch.Tensor, torch.Tensor, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] | None:
     """Return the factors of a product and the product itself as a function of them; None for other operations."""
     given = _named(func, args, kwargs)
-    plain = {"addmm": "mm", "_addmm_activation": "mm", "baddbmm": "bmm", "addmv": "mv"}.get(name, name)
+    plain = {"addmm": "mm", "_addmm_activation": "mm", "baddbmm": "bmm", "addmv": "mv", "vdot": "dot"}.get(name, name)
     if plain in ("mm", "bmm", "mv", "dot", "matmul"):
-        pairs = (*_FACTORS, ("self", "other"))
-        a, b = next((given[a], given[b]) for a, b in pairs if given.get(a) is not None and given.get(b) is not None)
+        a, b = next((given[a], given[b]) for a, b in _FACTORS if given.get(a) is not None and given.get(b) is not None)
         return a, b, getattr(torch, plain)
     if plain == "linear":
         return given["input"], given["weight"], torch.nn.functional.linear
@@ -336,6 +335,7 @@ _FACTORS = (
     ("self", "mat2"),
     ("self", "vec"),
     ("self", "tensor"),
+    ("self", "other"),
 )
 
 
