@@ -5,25 +5,33 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from widthwise.theory import (
+    ALL_FAMILIES,
     FAMILIES,
     Alignment,
+    Family,
     Layer,
     LayerAlignment,
+    MixedFamily,
     OptimizerFamily,
     Parameterization,
 )
 
-Case = tuple[Parameterization, OptimizerFamily, Alignment]
+Case = tuple[Parameterization, Family, Alignment]
 
 exponents = st.fractions(min_value=-2, max_value=2, max_denominator=12)
 unit = st.fractions(min_value=0, max_value=1, max_denominator=12)
 amounts = st.fractions(min_value=Fraction(1, 100), max_value=3, max_denominator=100)
 layer_alignments = st.builds(LayerAlignment, alpha=unit, omega=unit, u=unit)
-families = st.sampled_from(list(FAMILIES.values())) | st.builds(
+of_one_layer = st.sampled_from(list(FAMILIES.values())) | st.builds(
     OptimizerFamily,
     name=st.just("random"),
     gradient_power=st.fractions(min_value=0, max_value=2, max_denominator=4),
     parameter_power=st.integers(0, 1),
+)
+families = (
+    of_one_layer
+    | st.sampled_from(list(ALL_FAMILIES.values()))
+    | st.builds(MixedFamily, name=st.just("random"), embedding=of_one_layer, hidden=of_one_layer, readout=of_one_layer)
 )
 
 

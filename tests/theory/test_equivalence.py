@@ -43,7 +43,8 @@ def test_moving_keeps_verdict_and_residuals_and_shifts_rates_by_the_correction(c
     assert after.verdict == before.verdict
     assert after.residuals == before.residuals
     assert [c.slack for c in after.constraints] == [c.slack for c in before.constraints]
-    assert after.rates == tuple(c - family.rate_correction * t for c, t in zip(before.rates, theta, strict=True))
+    corrections = [family.at(role).rate_correction for role in network.roles]
+    assert after.rates == tuple(c - f * t for c, f, t in zip(before.rates, corrections, theta, strict=True))
     assert after.rates == compare(network, after.parameterization).rates(before.rates, family)
 
 

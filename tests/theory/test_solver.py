@@ -18,8 +18,10 @@ from widthwise.theory import (
     TENSOR_PROGRAMS,
     Alignment,
     LayerAlignment,
+    MixedFamily,
     OptimizerFamily,
     Parameterization,
+    Role,
     check,
     solve,
 )
@@ -61,7 +63,8 @@ def test_no_slowing_of_later_layers_lets_an_earlier_one_learn_faster(case: Case,
 def without_competition(case: Case) -> Case:
     network, family, alignment = case
     *hidden, readout = (replace(x, u=min(x.u, x.alpha)) for x in alignment.layers(len(network.hidden)))
-    return network, replace(family, gradient_power=Fraction(0)), Alignment(hidden=tuple(hidden), readout=readout)
+    normalized = {role.value: replace(family.at(role), gradient_power=Fraction(0)) for role in Role}
+    return network, MixedFamily(name="normalized", **normalized), Alignment(hidden=tuple(hidden), readout=readout)
 
 
 @given(cases().map(without_competition), amounts)

@@ -12,6 +12,7 @@ from widthwise.cli.arguments import count, named, numbers, unset
 from widthwise.cli.output import table
 from widthwise.theory import (
     ALIGNMENTS,
+    ALL_FAMILIES,
     FAMILIES,
     FULL,
     NONE,
@@ -19,8 +20,8 @@ from widthwise.theory import (
     Alignment,
     Assessment,
     Constraint,
+    Family,
     Layer,
-    OptimizerFamily,
     Parameterization,
     check,
     exact,
@@ -50,8 +51,10 @@ class ExponentsCommand:
 
     parameterization: Annotated[Parameterization | None, named(PARAMETERIZATIONS), unset("all")] = None
     """The parameterization: initialization and multipliers."""
-    optimizer: Annotated[OptimizerFamily | None, named(FAMILIES), unset("all")] = None
-    """The family of optimizers. Adam with parameter scaling belongs to adafactor."""
+    optimizer: Annotated[Family | None, named(ALL_FAMILIES), unset("sgd, adam and adafactor")] = None
+    """The family of optimizers. Adam with parameter scaling belongs to adafactor. muon has a factor of
+    sqrt(max(1,out/in)) on its updates, muon_out_in sqrt(out/in), muon_max sqrt(max(out,in)); with +adam, embedding and
+    readout are trained by Adam."""
     alignment: Annotated[Alignment | None, named(ALIGNMENTS), unset("full and none")] = None
     """How much of weights, updates and activations is assumed to be aligned."""
     alpha: Annotated[HiddenReadout, unset("that of --alignment")] = None

@@ -159,7 +159,7 @@ def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment, *, ti
     layer = exponents.parameterization.layers[index]
     assert exponents.rates is not None
     assert exponents.gradients is not None
-    d = exponents.family.update(b=layer.b, c=exponents.rates[index], g=exponents.gradients.trained[index])
+    d = exponents.family.at(role).update(b=layer.b, c=exponents.rates[index], g=exponents.gradients.trained[index])
     moved = -float(layer.a + d)
     if role is Role.EMBEDDING:  # its sum does not grow, and its input does not change
         return Expectation(slope=moved, term="updated", fastest="updated", fastest_slope=moved)

@@ -102,7 +102,7 @@ class Prescription:
             raise ValueError(f"{unknown[0]!r} is not a role: expected {', '.join(Role)}")
         thetas = {Role(role): exact(value) for role, value in theta.items()}
         moved = [
-            _move(scalars, leaf.n(self.width), thetas[leaf.role], self.exponents.family)
+            _move(scalars, leaf.n(self.width), thetas[leaf.role], self.exponents.family.at(leaf.role))
             if leaf.role is not None and leaf.role in thetas and leaf.linear
             else scalars
             for leaf, scalars in zip(self.layout.leaves, self.scales.by_leaf(), strict=True)
@@ -187,7 +187,7 @@ def prescribe_layout(
         else _prescribed(
             leaf,
             by_role[leaf.role],
-            exponents.family,
+            exponents.family.at(leaf.role),
             width,
             Fraction(width, base_width),
             size,

@@ -94,8 +94,9 @@ def find_factors(
         e = by_role[parameter.role or Role.EMBEDDING]
         r = parameter.grows_out if parameter.role is Role.EMBEDDING else parameter.grows_in
         s = parameter.grows_out
-        family = case.family
-        rate = float(r) ** float(-(e.d - family.parameter_power * e.b)) * float(s) ** float(family.gradient_power * e.g)
+        family = case.family.at(parameter.role or Role.EMBEDDING)
+        own = e.d - family.parameter_power * e.b - family.size  # what gradient and learning rate contribute
+        rate = float(r) ** float(-own) * float(s) ** float(family.gradient_power * e.g)
         factors = Factors(
             init=float(r) ** float(-e.b),
             learning_rate=rate,
@@ -133,7 +134,7 @@ def _of(case: Assessment, stored: Assessment, role: Role) -> _Exponents:
         _Exponents(
             a=case.parameterization.layers[i].a,
             b=layers[i].b,
-            d=stored.family.update(b=layers[i].b, c=rates[i], g=gradients.at_init[i]),
+            d=stored.family.at(role).update(b=layers[i].b, c=rates[i], g=gradients.at_init[i]),
             g=gradients.at_init[i],
         )
         for i in indices

@@ -16,12 +16,12 @@ from widthwise.theory import (
     SGD,
     Alignment,
     Assessment,
-    OptimizerFamily,
+    Family,
     Parameterization,
     solve,
 )
 
-FAMILY_OF: Mapping[str, OptimizerFamily] = MappingProxyType(
+FAMILY_OF: Mapping[str, Family] = MappingProxyType(
     {
         **FAMILIES,
         **dict.fromkeys(("adamw", "nadam", "radam", "adamax", "lion", "adam_atan2"), ADAM),
@@ -41,7 +41,7 @@ def check_widths(**widths: int) -> None:
 
 def find_exponents(
     parameterization: Parameterization | str,
-    optimizer: OptimizerFamily | str,
+    optimizer: Family | str,
     alignment: Alignment | str,
     exponents: Assessment | None,
 ) -> Assessment:
@@ -74,7 +74,7 @@ def at_base_width(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
     )
 
 
-def refuse_inner_readouts(parameters: tuple[Parameter, ...], family: OptimizerFamily) -> None:
+def refuse_inner_readouts(parameters: tuple[Parameter, ...], family: Family) -> None:
     """Raise if updates are proportional to the gradient of an inner readout, which no rate follows."""
     inner = [parameter.path for parameter in parameters if parameter.part is Part.INNER_READOUT]
     if inner and family.gradient_power:

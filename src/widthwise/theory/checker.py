@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from widthwise.theory.alignment import Alignment
+from widthwise.theory.alignment import Alignment, LayerAlignment
 from widthwise.theory.constraints import NONTRIVIAL, Change, Constraint, at_init, bounded_growth, in_training
 from widthwise.theory.exact import Exact
-from widthwise.theory.families import OptimizerFamily
-from widthwise.theory.parameterization import Parameterization
+from widthwise.theory.families import Family, OptimizerFamily
+from widthwise.theory.parameterization import Parameterization, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Assessment:
     """
 
     parameterization: Parameterization
-    family: OptimizerFamily
+    family: Family
     alignment: Alignment
     rates: tuple[Fraction, ...] | None
     gradients: Gradients | None = None
@@ -89,7 +89,7 @@ class Assessment:
 def check(
     parameterization: Parameterization,
     rates: Sequence[Exact],
-    family: OptimizerFamily,
+    family: Family,
     alignment: Alignment,
 ) -> Assessment:
     """Check given exponents a, b and c.
@@ -118,17 +118,20 @@ def check(
         at_init=gradients_at_init(parameterization),
         trained=trained_gradients(parameterization, family, c[-1]),
     )
+    families = families_of(parameterization, family)
     updates = [
-        family.update(b=layer.b, c=rate, g=g) for layer, rate, g in zip(layers, c, gradients.trained, strict=True)
+        each.update(b=layer.b, c=rate, g=g)
+        for each, layer, rate, g in zip(families, layers, c, gradients.trained, strict=True)
     ]
+    aligned = aligned_layers(parameterization, family, alignment)
     residuals = [layers[0].a + updates[0]]
     changes: list[Change] = []
-    for layer, d, aligned in zip(layers[1:], updates[1:], alignment.layers(len(layers) - 2), strict=True):
-        changes.append(Change.of(layer, aligned, d, residuals[-1]))
+    for layer, d, align in zip(layers[1:], updates[1:], aligned, strict=True):
+        changes.append(Change.of(layer, align, d, residuals[-1]))
         residuals.append(changes[-1].residual)
     logit_change = residuals.pop()
 
-    constraints += tuple(bounded_growth(labels, family, c, gradients.trained))
+    constraints += tuple(bounded_growth(labels, families, c, gradients.trained))
     constraints += tuple(in_training(labels, residuals[0], changes))
     return Assessment(
         parameterization=parameterization,
@@ -151,7 +154,7 @@ def check(
 
 def unstable_at_init(
     parameterization: Parameterization,
-    family: OptimizerFamily,
+    family: Family,
     alignment: Alignment,
     rates: tuple[Fraction, ...] | None = None,
 ) -> Assessment:
@@ -166,6 +169,21 @@ def unstable_at_init(
     )
 
 
+def families_of(parameterization: Parameterization, family: Family) -> tuple[OptimizerFamily, ...]:
+    """Return the family of each layer."""
+    return tuple(family.at(role) for role in parameterization.roles)
+
+
+def aligned_layers(
+    parameterization: Parameterization, family: Family, alignment: Alignment
+) -> tuple[LayerAlignment, ...]:
+    """Return the alignment of each layer but the embedding, with updates of this family."""
+    assumed = alignment.layers(len(parameterization.hidden))
+    return tuple(
+        each.aligned(one) for each, one in zip(families_of(parameterization, family)[1:], assumed, strict=True)
+    )
+
+
 def gradients_at_init(parameterization: Parameterization) -> tuple[Fraction, ...]:
     """Return g for every layer in the first backward pass of a network that is stable at initialization.
 
@@ -176,11 +194,11 @@ def gradients_at_init(parameterization: Parameterization) -> tuple[Fraction, ...
 
 
 def trained_gradients(
-    parameterization: Parameterization, family: OptimizerFamily, readout_rate: Fraction
+    parameterization: Parameterization, family: Family, readout_rate: Fraction
 ) -> tuple[Fraction, ...]:
     """Return g for every layer after the readout was updated with learning rate n^-readout_rate."""
     readout = parameterization.readout
-    d = family.update(b=readout.b, c=readout_rate, g=readout.a)
+    d = family.at(Role.READOUT).update(b=readout.b, c=readout_rate, g=readout.a)
     return _gradients(parameterization, min(readout.b, d))
 
 

@@ -142,12 +142,15 @@ def in_training(labels: Sequence[str], embedding_change: Fraction, changes: Sequ
 
 
 def bounded_growth(
-    labels: Sequence[str], family: OptimizerFamily, rates: Sequence[Fraction], gradients: Sequence[Fraction]
+    labels: Sequence[str],
+    families: Sequence[OptimizerFamily],
+    rates: Sequence[Fraction],
+    gradients: Sequence[Fraction],
 ) -> Iterator[Constraint]:
     """Yield the constraints that keep weights from growing exponentially with the number of steps.
 
     Only parameter scaling can do that: each update is n^-(c + gradient_power·g) times the weights it is added to.
     """
-    if family.parameter_power:
-        for label, c, g in zip(labels, rates, gradients, strict=True):
+    for label, family, c, g in zip(labels, families, rates, gradients, strict=True):
+        if family.parameter_power:
             yield Constraint(BOUNDED_GROWTH, label, family.growth(c=c, g=g))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from widthwise.theory.exact import Exact, exact
-from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.families import Family
 from widthwise.theory.parameterization import PARAMETERIZATIONS, Layer, Parameterization
 
 
@@ -50,7 +50,7 @@ class Comparison:
         """Whether the two compute the same function before training."""
         return self.theta is not None
 
-    def rates(self, rates: Sequence[Exact], family: OptimizerFamily) -> tuple[Fraction, ...]:
+    def rates(self, rates: Sequence[Exact], family: Family) -> tuple[Fraction, ...]:
         """Return the rates c with which `second` trains exactly like `first` with `rates`."""
         if self.theta is None:
             raise ValueError(
@@ -58,11 +58,10 @@ class Comparison:
                 f"they start at different sizes in {', '.join(self.differing)}"
             )
         given = self.first.per_layer(rates)
-        return tuple(c - family.rate_correction * t for c, t in zip(given, self.theta, strict=True))
+        corrections = [family.at(role).rate_correction for role in self.first.roles]
+        return tuple(c - correction * t for c, correction, t in zip(given, corrections, self.theta, strict=True))
 
-    def equivalent_in_training(
-        self, rates: Sequence[Exact], second_rates: Sequence[Exact], family: OptimizerFamily
-    ) -> bool:
+    def equivalent_in_training(self, rates: Sequence[Exact], second_rates: Sequence[Exact], family: Family) -> bool:
         """Return whether `first` with `rates` trains exactly like `second` with `second_rates`."""
         wanted = self.second.per_layer(second_rates)
         return self.theta is not None and self.rates(rates, family) == wanted

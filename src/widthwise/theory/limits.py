@@ -8,8 +8,9 @@ exact; trying a slightly larger rate would require choosing how much larger.
 
 from collections.abc import Iterable
 
-from widthwise.theory.checker import Assessment
+from widthwise.theory.checker import Assessment, families_of
 from widthwise.theory.constraints import BOUNDED_GROWTH, Constraint
+from widthwise.theory.parameterization import Role
 
 
 def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
@@ -42,7 +43,9 @@ def limits(case: Assessment) -> tuple[tuple[Constraint, ...], ...]:
 
     last = _tight(of(readout, BOUNDED_GROWTH, "update", "joint"))
     if _feeds_gradients(case):
-        seen = dict.fromkeys(constraint for constraints in found for constraint in constraints)
+        families = families_of(case.parameterization, case.family)
+        fed = [constraints for family, constraints in zip(families, found, strict=False) if family.gradient_power]
+        seen = dict.fromkeys(constraint for constraints in fed for constraint in constraints)
         last += [constraint for constraint in seen if constraint not in last]
     return (*map(tuple, found), tuple(last))
 
@@ -56,8 +59,7 @@ def _reaches(residual: object, terms: Iterable[Constraint]) -> bool:
 
 
 def _feeds_gradients(case: Assessment) -> bool:
-    """Return whether a larger readout rate enlarges the gradients, and so the updates, of all other layers."""
-    layer, family = case.parameterization.readout, case.family
+    """Return whether a larger readout rate enlarges the gradients of all other layers."""
+    layer = case.parameterization.readout
     assert case.rates is not None
-    update = family.update(b=layer.b, c=case.rates[-1], g=layer.a)
-    return family.gradient_power > 0 and update <= layer.b
+    return case.family.at(Role.READOUT).update(b=layer.b, c=case.rates[-1], g=layer.a) <= layer.b

@@ -76,6 +76,11 @@ class Parameterization:
         return (self.embedding, *self.hidden, self.readout)
 
     @property
+    def roles(self) -> tuple[Role, ...]:
+        """The role of each layer."""
+        return (Role.EMBEDDING, *(Role.HIDDEN for _ in self.hidden), Role.READOUT)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """A name for each layer: its role, numbered if there are several hidden layers."""
         count = len(self.hidden)

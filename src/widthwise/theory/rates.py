@@ -10,7 +10,7 @@ from typing import TypeAlias
 from widthwise.theory.alignment import ALIGNMENTS, FULL
 from widthwise.theory.checker import Assessment, check
 from widthwise.theory.exact import exact
-from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.families import Family
 from widthwise.theory.parameterization import Parameterization
 from widthwise.theory.solver import solve
 
@@ -40,7 +40,7 @@ class Aligned:
         """The rule in words."""
         return f"{self.alignment} alignment"
 
-    def exponents(self, network: Parameterization, family: OptimizerFamily) -> Assessment:
+    def exponents(self, network: Parameterization, family: Family) -> Assessment:
         """Return the exponents of every layer with the theory's verdict."""
         return solve(network, family, ALIGNMENTS[self.alignment])
 
@@ -52,7 +52,7 @@ class Global:
     name = text = "global"
     title = "one global learning rate"
 
-    def exponents(self, network: Parameterization, family: OptimizerFamily) -> Assessment:
+    def exponents(self, network: Parameterization, family: Family) -> Assessment:
         """Return the exponents of every layer with the theory's verdict."""
         return check(network, [0] * len(network.layers), family, FULL)
 
@@ -71,7 +71,7 @@ class Own:
         """The rule as it is written on the command line."""
         return ",".join(map(str, self.exponents_of_n))
 
-    def exponents(self, network: Parameterization, family: OptimizerFamily) -> Assessment:
+    def exponents(self, network: Parameterization, family: Family) -> Assessment:
         """Return the exponents of every layer with the theory's verdict."""
         return check(network, [-exponent for exponent in self.exponents_of_n], family, FULL)
 

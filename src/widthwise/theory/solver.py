@@ -10,13 +10,20 @@ a layer does not depend on the others.
 from fractions import Fraction
 
 from widthwise.theory.alignment import Alignment
-from widthwise.theory.checker import Assessment, check, gradients_at_init, unstable_at_init
+from widthwise.theory.checker import (
+    Assessment,
+    aligned_layers,
+    check,
+    families_of,
+    gradients_at_init,
+    unstable_at_init,
+)
 from widthwise.theory.constraints import Change, at_init
-from widthwise.theory.families import OptimizerFamily
+from widthwise.theory.families import Family, OptimizerFamily
 from widthwise.theory.parameterization import Layer, Parameterization
 
 
-def solve(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
+def solve(parameterization: Parameterization, family: Family, alignment: Alignment) -> Assessment:
     """Find the maximum stable learning-rate exponents.
 
     Where features cannot be learned (standard and NTK under Tensor Programs), these are the largest rates that are
@@ -42,7 +49,7 @@ def solve(parameterization: Parameterization, family: OptimizerFamily, alignment
     return check(parameterization, _largest_rates(parameterization, family, alignment), family, alignment)
 
 
-def solve_by_role(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> Assessment:
+def solve_by_role(parameterization: Parameterization, family: Family, alignment: Alignment) -> Assessment:
     """Find the largest stable exponents that all hidden layers share: those of the most limited one.
 
     Hidden layers differ only if omega is above 1/2, which can happen when it is measured: changes then grow from layer
@@ -61,28 +68,29 @@ def solve_by_role(parameterization: Parameterization, family: OptimizerFamily, a
     return check(parameterization, [embedding, *shared, readout], family, alignment)
 
 
-def _largest_rates(parameterization: Parameterization, family: OptimizerFamily, alignment: Alignment) -> list[Fraction]:
+def _largest_rates(parameterization: Parameterization, family: Family, alignment: Alignment) -> list[Fraction]:
     embedding, *hidden, readout = parameterization.layers
-    *aligned, readout_aligned = alignment.layers(len(hidden))
+    *aligned, readout_aligned = aligned_layers(parameterization, family, alignment)
+    *below, last = families_of(parameterization, family)
     required, *hidden_required = least_residuals(parameterization, alignment)
     embedding_g, *hidden_g, readout_g = gradients_at_init(parameterization)
 
-    def bounded(d: Fraction, layer: Layer) -> Fraction:
+    def bounded(d: Fraction, layer: Layer, family: OptimizerFamily) -> Fraction:
         """Keep an update that is proportional to the weights from outgrowing them."""
         return max(d, layer.b) if family.parameter_power else d
 
-    d = bounded(required - embedding.a, embedding)
-    rates = [family.rate(b=embedding.b, d=d, g=embedding_g)]
+    d = bounded(required - embedding.a, embedding, below[0])
+    rates = [below[0].rate(b=embedding.b, d=d, g=embedding_g)]
     residual = embedding.a + d
-    for layer, align, least, g in zip(hidden, aligned, hidden_required, hidden_g, strict=True):
-        d = bounded(least + max(align.alpha, align.u - residual) - layer.a, layer)
-        rates.append(family.rate(b=layer.b, d=d, g=g))
+    for layer, each, align, least, g in zip(hidden, below[1:], aligned, hidden_required, hidden_g, strict=True):
+        d = bounded(least + max(align.alpha, align.u - residual) - layer.a, layer, each)
+        rates.append(each.rate(b=layer.b, d=d, g=g))
         residual = Change.of(layer, align, d, residual).residual
 
-    d = bounded(max(readout_aligned.alpha, readout_aligned.u - residual) - readout.a, readout)
-    if family.gradient_power:
+    d = bounded(max(readout_aligned.alpha, readout_aligned.u - residual) - readout.a, readout, last)
+    if any(each.gradient_power for each in below):
         d = max(d, readout.b)  # an update beyond the initialization would enlarge every earlier gradient
-    rates.append(family.rate(b=readout.b, d=d, g=readout_g))
+    rates.append(last.rate(b=readout.b, d=d, g=readout_g))
     return rates
 
 

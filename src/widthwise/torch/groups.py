@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from widthwise.scaling import Factors, Parameter
-from widthwise.theory import ADAFACTOR, OptimizerFamily
+from widthwise.theory import ADAFACTOR, Family
 from widthwise.torch.sizes import check_shape
 from widthwise.torch.watch import FACTOR, FAMILY, watch
 
@@ -26,7 +26,7 @@ def make_groups(
     found: Mapping[str, nn.Parameter],
     parameters: Sequence[Parameter],
     factors: Mapping[str, Factors],
-    family: OptimizerFamily,
+    family: Family,
     *,
     width: int,
     lr: float,

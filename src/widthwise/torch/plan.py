@@ -37,6 +37,7 @@ from widthwise.theory import (
     SGD,
     Alignment,
     Assessment,
+    Family,
     OptimizerFamily,
     Parameterization,
 )
@@ -49,7 +50,7 @@ from widthwise.torch.shapes import Shapes
 from widthwise.torch.sizes import check_has_values, check_shape, measured_sizes, set_size
 from widthwise.torch.trace import changed_numbers, enlarged, shapes_of, trace
 
-_OPTIMIZERS: Mapping[OptimizerFamily, tuple[Callable[..., torch.optim.Optimizer], float]] = {
+_OPTIMIZERS: Mapping[Family, tuple[Callable[..., torch.optim.Optimizer], float]] = {
     SGD: (torch.optim.SGD, 0.1),
     ADAM: (torch.optim.AdamW, 1e-3),
     ADAFACTOR: (Adafactor, 1e-2),
