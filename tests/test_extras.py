@@ -103,6 +103,19 @@ print(json.dumps(found))
 """
 
 
+SWEEP_SCRIPT = """
+import math, widthwise as ww
+def train(width, learning_rate, seed):
+    return 2 + (math.log2(learning_rate) + 8) ** 2 / 10 + seed / 1000
+result = ww.sweep(train, widths=(64, 256), learning_rate=0.01, precision=0.12, study="mine", show=False)
+try:
+    page = result.report().name
+except ModuleNotFoundError as error:
+    page = error
+print(result.verdict.outcome, page, "jax" in sys.modules)
+"""
+
+
 def missing(folder: Path, *extras: str) -> dict[str, str | None]:
     """Return the extra that each public name asks for; None if it is there."""
     names = ("plan", "prescribe", "optim", "measure", "torch", "models", "Rule", "solve")
@@ -168,3 +181,9 @@ def test_the_extra_for_pytorch_is_enough_for_plans_in_pytorch(tmp_path: Path):
     }
     script = "import runpy; print(runpy.run_path(sys.argv[1])['train'](32, steps=2) > 0)"
     assert run(tmp_path, (), script, str(ROOT / "examples/torch/nanogpt.py")) == "True\n"
+    assert run(tmp_path, (), SWEEP_SCRIPT.replace("ww.sweep", "ww.torch.sweep")) == "transfers index.html False\n"
+
+
+def test_a_plain_installation_is_enough_for_sweeps_and_names_the_extra_for_their_report(tmp_path: Path):
+    message = "a report needs jinja2, which is not installed: pip install 'widthwise[report]'"
+    assert run(tmp_path, required().values(), SWEEP_SCRIPT) == f"transfers {message} False\n"

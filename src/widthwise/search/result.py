@@ -48,7 +48,11 @@ class SweepResult:
         """
         if self.study is None:
             raise ValueError("there is nothing to report from: expected a sweep with a study")
-        from widthwise.report.write import write_report  # Matplotlib takes a second to import
+        try:
+            from widthwise.report.write import write_report  # Matplotlib takes a second to import
+        except ModuleNotFoundError as error:
+            message = f"a report needs {error.name}, which is not installed: pip install 'widthwise[report]'"
+            raise ModuleNotFoundError(message, name=error.name) from None
 
         with Study.open(self.study, create=False) as study:
             contents = read_sweeps(study)
