@@ -15,7 +15,7 @@ from widthwise.study.fits import fit_rows
 from widthwise.study.setting import Setting
 from widthwise.sweeps import driver as driver_module
 from widthwise.sweeps.carry_out import Job, run_sweeps
-from widthwise.sweeps.driver import Driver
+from widthwise.sweeps.driver import DeviceError, Driver
 from widthwise.sweeps.executors import Inline, Processes
 from widthwise.sweeps.packs import Pack, plan
 from widthwise.sweeps.progress import SweepProgress
@@ -380,6 +380,24 @@ def test_a_pack_that_fails_late_does_not_raise_the_number_that_fits(tmp_path, de
     with Study.open(tmp_path) as study:
         assert len(Driver(study, TwoAtATime(), most_lanes=8).compute(seeds(*range(12)))) == 12
     assert sizes == [6, 6, 3, 3, 3, 3]
+
+
+def test_a_device_that_fails_ends_the_command_and_no_run_is_to_blame(tmp_path, device, monkeypatch):
+    trained: list[str] = []
+
+    def train(pack, tell):
+        if trained:
+            raise RuntimeError("INTERNAL: CUDA error: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure")
+        trained.extend(pack.ids)
+        return _made_up(pack)
+
+    monkeypatch.setattr(driver_module, "train_pack", train)
+    with Study.open(tmp_path) as study:
+        with pytest.raises(DeviceError, match=r"run the same command to resume: .*LAUNCH_FAILED"):
+            Driver(study, Inline(), most_lanes=8).compute(seeds(*range(6)))
+        assert {status: count for status, count in study.counts().items() if count} == {"finished": 2, "waiting": 4}
+        monkeypatch.setattr(driver_module, "train_pack", lambda pack, tell: _made_up(pack))
+        assert len(Driver(study, Inline(), most_lanes=8).compute(seeds(*range(6)))) == 6
 
 
 def test_a_device_that_cannot_be_asked_trains_one_run_at_a_time(tmp_path, monkeypatch):

@@ -29,6 +29,8 @@ POLL_SECONDS = 0.5
 """Seconds between looks at what others are computing."""
 OUT_OF_MEMORY = ("resourceexhausted", "outofmemory")
 """How devices and Ray report that memory is used up, without spaces and underscores."""
+LOST = ("cudaerrorlaunchfailed", "cudaerrorillegaladdress", "cudaerroreccuncorrectable", "cudaerrordeviceunavailable")
+"""How a GPU reports that it is of no use any more to the process that used it."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -37,6 +39,10 @@ class Stopped(KeyboardInterrupt):
 
 class OutOfTime(Exception):  # noqa: N818 (reaching a limit that was asked for is no error)
     """Raised when the time for a computation is used up: everything is saved, and the same command resumes."""
+
+
+class DeviceError(OSError):
+    """Raised when the device fails: no run is to blame, and a new process finds it well again."""
 
 
 class Driver:
@@ -118,10 +124,15 @@ class Driver:
             pack = running.pop(completion.key, None)
             if pack is None:  # left in line by a computation that ran out of time
                 continue
-            too_large = not isinstance(completion, Done) and len(pack.ids) > 1 and _out_of_memory(completion.error)
+            too_large = (
+                not isinstance(completion, Done) and len(pack.ids) > 1 and _reports(completion.error, OUT_OF_MEMORY)
+            )
             self._left.end(pack.key, computed=not too_large)
             if too_large:
                 line = self._shrink(pack, line)
+            elif not isinstance(completion, Done) and _reports(completion.error, LOST):
+                self.study.release()
+                raise DeviceError(f"the device failed; run the same command to resume: {completion.error}")
             elif not isinstance(completion, Done):
                 self._fail(pack, completion.error)
             elif completion.result is not None:  # None: it was asked to stop
@@ -237,6 +248,6 @@ class Driver:
         return self._stopping()
 
 
-def _out_of_memory(error: str) -> bool:
+def _reports(error: str, signs: Sequence[str]) -> bool:
     letters = error.lower().replace(" ", "").replace("_", "")
-    return any(sign in letters for sign in OUT_OF_MEMORY)
+    return any(sign in letters for sign in signs)
