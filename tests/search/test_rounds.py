@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.sweeps.simulated import Landscape
+from widthwise.fit import Trial, curves, find_optima
 from widthwise.fit.design import Sample
+from widthwise.fit.intervals import average
 from widthwise.search.lattice import AdaptiveSearch, Grid
 from widthwise.search.rounds import GroupSearch
 
@@ -38,6 +40,13 @@ def carry_out(group: GroupSearch, losses: Losses = LANDSCAPE.loss, *, most: int 
             batch = None
     assert len(asked) < 1000 or most < 1000, "the search does not end"
     return asked
+
+
+def trials_of(group: GroupSearch) -> list[Trial]:
+    return [
+        Trial(width=point.width, learning_rate=2.0**point.octave, eval_loss=loss, seed=point.seed)
+        for point, loss in group.known.items()
+    ]
 
 
 def fresh(**changes) -> GroupSearch:
@@ -236,3 +245,22 @@ def test_the_optimum_of_the_smallest_width_is_tried_at_the_largest_where_the_fit
     assert sample.width == WIDTHS[-1]
     assert abs(sample.octave - math.log2(group.law.at(WIDTHS[0]).value)) < 0.5
     assert sample.octave > max(point.octave for point in group.known if point.width == WIDTHS[-1] and point != sample)
+
+
+@pytest.mark.parametrize("precision", [0.1, None])
+def test_more_seeds_make_the_loss_at_the_largest_width_as_precise_as_asked(precision: float | None):
+    plain, precise = fresh(precision=precision), fresh(precision=precision, loss_precision=0.003)
+    without, asked = carry_out(plain), carry_out(precise)
+    levels = find_optima(curves(trials_of(precise))).each[-1].levels
+    assert average(levels.values()).half_width <= 0.003
+    assert average(find_optima(curves(trials_of(plain))).each[-1].levels.values()).half_width > 0.003
+    assert asked[: len(without) - 1] == without[:-1]  # what comes before is the same
+    extra = set(precise.known) - set(plain.known)
+    assert {point.width for point in extra} == {WIDTHS[-1]}
+    assert len({point.seed for point in extra}) == len(extra)
+
+
+def test_repeated_seeds_end_where_a_width_has_its_most_runs():
+    group = fresh(search=AdaptiveSearch(max_points=12), loss_precision=1e-5)
+    carry_out(group)
+    assert sum(point.width == WIDTHS[-1] for point in group.known) <= 12

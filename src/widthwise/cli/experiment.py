@@ -139,7 +139,8 @@ class ExperimentCommand:
         size = experiment.sizes[self.scale]
         if size.precision is not None:
             precision = self.precision or size.precision
-            size = dataclasses.replace(size, precision=precision, until_verdict=self.until_verdict)
+            until_verdict = self.until_verdict or size.until_verdict
+            size = dataclasses.replace(size, precision=precision, until_verdict=until_verdict)
         return experiment.plan(size, self.choice, prepare=prepare)
 
     def _count(self, stages: Sequence[Stage]) -> tuple[list[Count], list[str]]:

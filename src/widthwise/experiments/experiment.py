@@ -80,6 +80,7 @@ class Experiment:
                     edge=size.edge,
                     precision=size.precision_with(widths),
                     until_verdict=size.until_verdict and len(set(widths)) > 1,
+                    loss_precision=size.loss_precision,
                 )
             )
         tuned = ((tuned_for(one.optimizer)[-1], one.parameterization) for one in chosen if one.constants == TUNED)

@@ -1,17 +1,19 @@
 """How an experiment judges the paper's claims, from its own runs.
 
-Best eval losses are compared width by width and, as in the paper's choice of constants, count
-as the same within 0.1 %. Only optima that lie inside the range that was tried count: the best of rates that were all
-too small says nothing.
+Losses are compared at the optimum that was fitted, width by width and seed by seed, with the interval of the fit. As in
+the paper's choice of constants, they count as the same within 0.1 %. Only optima that lie inside the range that was
+tried count: the best of rates that were all too small says nothing.
 """
 
 import math
+from collections.abc import Mapping
 from statistics import fmean
 
 from widthwise.fit import Estimate
+from widthwise.fit.intervals import UNKNOWN, average
 from widthwise.report.findings import Finding, Judgement
-from widthwise.report.showing import percent
-from widthwise.study.fits import GroupFit, best_losses
+from widthwise.report.showing import percent, signed
+from widthwise.study.fits import GroupFit
 
 SAME = 1e-3
 """The relative difference of eval losses that counts as noise, as in the paper's choice of constants."""
@@ -34,22 +36,36 @@ def exponent_difference(fit: GroupFit, than: GroupFit) -> Estimate:
     return difference(fit.transfer.law.exponent, than.transfer.law.exponent)
 
 
-def changes(fit: GroupFit | None, than: GroupFit | None) -> dict[int, float]:
-    """Return the relative change of the best loss from one setting to another, for each width known of both."""
-    losses, others = (best_losses(one) if one else {} for one in (fit, than))
-    return {width: losses[width] / others[width] - 1 for width in losses if width in others}
+def changes(fit: GroupFit | None, than: GroupFit | None) -> dict[int, Estimate]:
+    """Estimate the relative change of the loss at the optimum from one setting to another, by width.
+
+    Runs with the same seed start alike and see the same data, so seeds are compared one by one. Widths are left out
+    whose optimum lies at an end of what was tried in either setting.
+    """
+    if fit is None or than is None:
+        return {}
+    others = {optimum.width: optimum.levels for optimum in than.transfer.optima}
+    found: dict[int, Estimate] = {}
+    for optimum in fit.transfer.optima:
+        other = others.get(optimum.width, {})
+        pairs = [(level, other[seed]) for seed, level in optimum.levels.items() if seed in other]
+        if pairs:
+            found[optimum.width] = average([difference(*pair) for pair in pairs]).through(math.expm1)
+    return found
 
 
 def improves(
     claim: str, of: str, fit: GroupFit | None, than: GroupFit | None, paper: str | None = None
 ) -> list[Finding]:
-    """Judge whether one setting's losses are better than another's; nothing where one of them was not trained."""
+    """Judge whether one setting is better than another at the largest width; nothing where one was not trained."""
     if fit is None or than is None:
         return []
     change = changes(fit, than)
-    mean = fmean(change.values()) if change else math.nan
-    verdict = Judgement.below_zero(Estimate(value=mean, low=mean - SAME, high=mean + SAME))
-    return [Finding(claim=claim, of=of, verdict=verdict, measured=written(change), paper=paper)]
+    largest = change[max(change)] if change else UNKNOWN
+    same = Estimate(
+        value=largest.value, low=min(largest.low, largest.value - SAME), high=max(largest.high, largest.value + SAME)
+    )
+    return [Finding(claim=claim, of=of, verdict=Judgement.below_zero(same), measured=written(change), paper=paper)]
 
 
 def alike(
@@ -59,25 +75,35 @@ def alike(
     if fit is None or than is None:
         return []
     change = changes(fit, than)
-    gap = distance(change)
-    return [
-        Finding(claim=claim, of=of, verdict=Judgement.of(gap <= within, gap), measured=written(change), paper=paper)
-    ]
+    verdict = Judgement.at_most(within, distance(change))
+    return [Finding(claim=claim, of=of, verdict=verdict, measured=written(change), paper=paper)]
 
 
-def distance(change: dict[int, float]) -> float:
-    """Return the mean size of changes, whatever their sign; NaN where there are none."""
-    return fmean(map(abs, change.values())) if change else math.nan
+def distance(change: Mapping[int, Estimate]) -> Estimate:
+    """Estimate the mean size of changes, whatever their sign; unknown where there are none."""
+    if not change:
+        return UNKNOWN
+    return average([one if one.value >= 0 else -one for one in change.values()])
 
 
-def written(change: dict[int, float]) -> str:
-    """Write changes: their mean, and those of the smallest and the largest width.
+def written(change: Mapping[int, Estimate]) -> str:
+    """Write changes: that of the largest width with its interval, and the mean over all widths.
 
-    >>> written({64: -0.01, 128: -0.02, 256: -0.06})
-    '−3.00 % on average: −1.00 % at width 64, −6.00 % at width 256'
+    >>> small, large = (Estimate(value=value, low=value - 0.01, high=value + 0.01) for value in (-0.02, -0.06))
+    >>> written({64: small, 256: large})
+    '−6.00 % [−7.00, −5.00] at width 256, −4.00 % on average'
     """
     if not change:
         return ""
-    ends = dict.fromkeys((min(change), max(change)))
-    at = ", ".join(f"{percent(change[width])} at width {width}" for width in ends)
-    return f"{percent(fmean(change.values()))} on average: {at}" if len(change) > 1 else at
+    largest = change[max(change)]
+    at = f"{percent_interval(largest)} at width {max(change)}"
+    return f"{at}, {percent(fmean(one.value for one in change.values()))} on average" if len(change) > 1 else at
+
+
+def percent_interval(change: Estimate) -> str:
+    """Write a relative change with its interval.
+
+    >>> percent_interval(Estimate(value=-0.012, low=-0.02, high=0.001))
+    '−1.20 % [−2.00, 0.10]'
+    """
+    return f"{percent(change.value)} [{signed(100 * change.low)}, {signed(100 * change.high)}]"

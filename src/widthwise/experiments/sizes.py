@@ -40,6 +40,7 @@ class Size:
         precision: How precisely exponents are measured, with as many seeds as that takes; None to search every width
             once, which is what a comparison of losses needs.
         until_verdict: Whether to stop before that at settings whose verdict is clear.
+        loss_precision: How precisely the loss at the largest width is measured, as a fraction of it.
         edge: Whether the stability edge is located.
         parameterizations: Those of an experiment's parameterizations that are trained.
         optimizers: Those of an experiment's optimizers that are trained; all if empty.
@@ -54,6 +55,7 @@ class Size:
     seeds: tuple[int, ...] = (0,)
     precision: float | None = None
     until_verdict: bool = False
+    loss_precision: float | None = None
     edge: bool = False
     parameterizations: tuple[str, ...] = PARAMETERIZATIONS
     optimizers: tuple[str, ...] = ()
@@ -113,9 +115,12 @@ SIZES: dict[Scale, Size] = {
     ),
     "gpu": Size(
         scale="gpu",
-        base=Spec(width=128, base_width=256, blocks=4, head_dim=64, context=128, batch=64, steps=600, warmup=60),
+        base=Spec(width=128, base_width=256, blocks=2, head_dim=64, context=128, batch=32, steps=600, warmup=100),
         widths=(128, 256, 512, 1024),
         trials=96,
+        precision=0.07,
+        until_verdict=True,
+        loss_precision=0.004,
     ),
     "paper": Size(
         scale="paper",

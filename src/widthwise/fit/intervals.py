@@ -7,7 +7,7 @@ too narrow by a factor of two.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +51,17 @@ class Estimate:
         """Half the length of the interval."""
         return (self.high - self.low) / 2
 
+    def through(self, function: Callable[[float], float]) -> "Estimate":
+        """Return the estimate of a rising function of the number.
+
+        >>> str(Estimate(value=1, low=0, high=2).through(math.exp2))
+        '2.00 [1.00, 4.00]'
+        """
+        return Estimate(value=function(self.value), low=function(self.low), high=function(self.high))
+
+    def __neg__(self) -> "Estimate":
+        return Estimate(value=-self.value, low=-self.high, high=-self.low)
+
     def contains(self, value: float) -> bool:
         """Return whether a value lies in the interval."""
         return self.low <= value <= self.high
@@ -68,6 +79,18 @@ UNKNOWN = Estimate(value=math.nan, low=-math.inf, high=math.inf)
 def student(freedom: float, confidence: float = CONFIDENCE) -> float:
     """Return how many standard errors a two-sided interval extends to each side."""
     return float(special.stdtrit(freedom, 0.5 + confidence / 2))
+
+
+def average(estimates: Iterable[Estimate]) -> Estimate:
+    """Estimate the mean of several numbers that were measured independently.
+
+    >>> str(average([Estimate(value=1, low=0.7, high=1.3), Estimate(value=2, low=1.6, high=2.4)]))
+    '1.50 [1.25, 1.75]'
+    """
+    each = list(estimates)
+    value = sum(one.value for one in each) / len(each)
+    reach = math.hypot(*(one.half_width for one in each)) / len(each)
+    return Estimate(value=value, low=value - reach, high=value + reach)
 
 
 def mean_of(samples: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:

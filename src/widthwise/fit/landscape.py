@@ -82,6 +82,7 @@ class Landscape:
         positions: How many coefficients determine the positions.
         best: The best fit: positions, the logarithms of c, p and r, and the deviations of each width from these three.
         levels: The log loss at the optimum of each block.
+        level_errors: Their standard errors.
         noise: The standard deviation of a log loss, the posterior mean.
         spread: The standard deviation of optima over seeds, the posterior mean.
         misfit: The covariance of the positions that comes from the shape, in addition to that of the runs.
@@ -95,6 +96,7 @@ class Landscape:
     positions: int
     best: Array
     levels: Array
+    level_errors: Array
     noise: float
     spread: float
     misfit: Array
@@ -300,7 +302,7 @@ class _Fit:
         for noises in (_COARSE, _FINE, _FINE):
             self.descend(noise, spread)
             self.measure(self.best[self.levels_at])
-            weights, means, covariances, noise, spread = self.posterior(noise * noises)
+            weights, means, covariances, level_errors, noise, spread = self.posterior(noise * noises)
         counts = weights > NEGLIGIBLE
         return Landscape(
             centre=float(np.log2(self.widths).mean()),
@@ -308,6 +310,7 @@ class _Fit:
             positions=self.positions,
             best=self.best[: self.deviations_at.stop].copy(),
             levels=self.best[self.levels_at].copy(),
+            level_errors=level_errors,
             noise=noise,
             spread=spread,
             misfit=MISFIT**2 * np.asarray(np.linalg.inv(self.rows.T @ self.rows), float),
@@ -316,8 +319,8 @@ class _Fit:
             covariances=covariances[counts],
         )
 
-    def posterior(self, noises: Array) -> tuple[Array, Array, Array, float, float]:
-        """Return the mixture over noises and spreads, and the means of both."""
+    def posterior(self, noises: Array) -> tuple[Array, Array, Array, Array, float, float]:
+        """Return the mixture over noises and spreads, the errors of the levels, and the means of both."""
         residuals, derivatives = self.model(self.best)
         sure = np.stack(
             [precisions(self.positions, len(self.widths), self.count, float(spread)) for spread in _SPREADS]
@@ -339,11 +342,13 @@ class _Fit:
         )
         weights = np.exp(likelihood - likelihood.max()) * np.gradient(np.log(noises))[:, None] * np.gradient(_SPREADS)
         weights /= weights.sum()
-        kept = self.deviations_at.stop
+        kept, levels = self.deviations_at.stop, shifts[..., self.levels_at]
+        uncertain = np.diagonal(inverses, axis1=-2, axis2=-1)[..., self.levels_at] + levels**2
         return (
             weights.ravel(),
             (self.best + shifts)[..., :kept].reshape(-1, kept),
             inverses[..., :kept, :kept].reshape(-1, kept, kept),
+            np.sqrt(np.einsum("ns,nsi->i", weights, uncertain)),
             float(np.exp(weights.sum(axis=1) @ np.log(noises))),
             float(weights.sum(axis=0) @ _SPREADS),
         )

@@ -5,14 +5,17 @@ interval is then infinite, and the power law does not use it.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from widthwise.fit.intervals import UNKNOWN, Estimate
+from widthwise.fit.intervals import UNKNOWN, Estimate, student
 from widthwise.fit.landscape import HIGH, Landscape, Runs, fit_landscape
 from widthwise.fit.trials import Curve, Edge
+
+SURE = student(math.inf)
+"""How many standard errors an interval reaches to each side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,7 @@ class Optimum:
         width: The width.
         octaves: log2 of the optimal learning rate; its interval is infinite if it is not interior.
         eval_loss: The loss at the optimum, the geometric mean over seeds.
+        levels: The log loss at the optimum of each seed; empty if the optimum is not interior.
         lower_tried: Whether a lower learning rate was tried.
         higher_tried: Whether a higher one was tried; diverged runs count.
         seeds: The number of seeds used.
@@ -35,6 +39,7 @@ class Optimum:
     width: int
     octaves: Estimate
     eval_loss: float
+    levels: Mapping[int, Estimate] = field(default_factory=dict[int, Estimate])
     lower_tried: bool = True
     higher_tried: bool = True
     seeds: int
@@ -146,11 +151,18 @@ def gather(curves: Sequence[Curve]) -> Runs:
 
 def _interior(curve: Curve, landscape: Landscape, runs: Runs, place: int) -> Optimum:
     mine = runs.widths == curve.width
+    seeds = [seed for seed, losses in zip(curve.seeds, curve.losses, strict=True) if np.isfinite(losses).any()]
     near = curve.octaves[curve.level <= curve.level[curve.best] + HIGH]
     return Optimum(
         width=curve.width,
         octaves=landscape.estimate([*np.zeros(place), 1.0]),
         eval_loss=math.exp(float(landscape.levels[mine].mean())),
+        levels={
+            seed: Estimate(value=level, low=level - wide, high=level + wide)
+            for seed, level, wide in zip(
+                seeds, landscape.levels[mine].tolist(), (SURE * landscape.level_errors[mine]).tolist(), strict=True
+            )
+        },
         seeds=int(mine.sum()),
         fitted=(2.0 ** float(near[0]), 2.0 ** float(near[-1])),
         curvature=landscape.curvature(curve.width),

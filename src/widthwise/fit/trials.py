@@ -70,6 +70,7 @@ class Curve:
     Attributes:
         width: The width.
         octaves: log2 of the learning rates, in ascending order.
+        seeds: The seeds, ascending.
         losses: Log losses, one row per seed, one column per learning rate; infinite if diverged, NaN if not tried.
         level: The mean over seeds, infinite if any diverged. Seeds that tried fewer learning rates are first aligned
             with the others.
@@ -78,6 +79,7 @@ class Curve:
 
     width: int
     octaves: Array
+    seeds: tuple[int, ...]
     losses: Array
     level: Array
     parameters: int | None
@@ -166,6 +168,7 @@ def _curve(width: int, trials: list[Trial]) -> Curve:
     return Curve(
         width=width,
         octaves=np.asarray(places, float),
+        seeds=tuple(seeds.tolist()),
         losses=losses,
         level=_level(losses),
         parameters=sizes[0] if sizes else None,

@@ -37,6 +37,11 @@ class Judgement(StrEnum):
         return cls.HOLDS if estimate.high < 0 else cls.FAILS if estimate.low > 0 else cls.UNCLEAR
 
     @classmethod
+    def at_most(cls, limit: float, estimate: Estimate) -> "Judgement":
+        """Judge whether a number is at most as large as a limit by its whole interval."""
+        return cls.below_zero(estimate.through(lambda value: value - limit))
+
+    @classmethod
     def near_zero(cls, exponent: Estimate) -> "Judgement":
         """Judge whether an exponent is near zero, as for transfer.
 

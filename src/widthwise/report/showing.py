@@ -85,12 +85,14 @@ def headed(fits: Mapping[Setting, GroupFit], *fields: str) -> dict[str, GroupFit
     return {heading(setting, *fields): fit for setting, fit in fits.items()}
 
 
-def nested(fits: Mapping[Setting, GroupFit], outer: str | Sequence[str], inner: str) -> dict[str, dict[str, GroupFit]]:
-    """Return fits by some fields of their settings and then by another, written for people."""
+def nested(
+    fits: Mapping[Setting, GroupFit], outer: str | Sequence[str], inner: str | Sequence[str]
+) -> dict[str, dict[str, GroupFit]]:
+    """Return fits by some fields of their settings and then by others, written for people."""
     found: dict[str, dict[str, GroupFit]] = {}
     for setting, fit in fits.items():
-        panel = heading(setting, *([outer] if isinstance(outer, str) else outer))
-        found.setdefault(panel, {})[heading(setting, inner)] = fit
+        panel, line = (heading(setting, *([some] if isinstance(some, str) else some)) for some in (outer, inner))
+        found.setdefault(panel, {})[line] = fit
     return found
 
 

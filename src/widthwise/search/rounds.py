@@ -3,7 +3,9 @@
 Widths follow each other from the smallest up: the optimum of one, moved by the theory's exponent, is where the search
 at the next begins. If a precision is asked for, these searches only find where the optima are. Then all widths are
 fitted at once, and the runs that narrow the exponent's interval most for their FLOPs come next, whatever their width,
-rate and seed, until the interval is narrow enough. A last run tries the optimum of the smallest width at the largest.
+rate and seed, until the interval is narrow enough. If a precision of the loss is asked for, more seeds are trained at
+the optimum of the largest width: losses of two settings can only be compared as well as each of them is known. A last
+run tries the optimum of the smallest width at the largest.
 
 Every round depends on the losses of the rounds before it and on nothing else. So a sweep that was killed, and one that
 finds its runs in the study, takes the same path as one that ran through.
@@ -17,6 +19,7 @@ from typing import Literal, TypeAlias
 
 from widthwise.fit import Estimate, TransferOutcome, Trial, curves, find_optima, judge, mean_loss, student
 from widthwise.fit.design import Sample, choose, near_optimum
+from widthwise.fit.intervals import average
 from widthwise.fit.landscape import finest
 from widthwise.fit.optimum import Optima
 from widthwise.fit.powerlaw import PowerLaw, fit_power_law
@@ -63,6 +66,8 @@ class GroupSearch:
         edge: Whether to locate the stability edge of every width.
         precision: The half-width of the exponent's interval to reach; None to only search every width.
         until_verdict: Whether to stop before that if the verdict is clear.
+        loss_precision: The half-width of the interval to reach for the loss at the largest width's optimum, as a
+            fraction of it.
         known: The losses, NaN where training diverged.
         proposals: What the search at each width found.
         failed: Whether it is over because a run failed.
@@ -77,6 +82,7 @@ class GroupSearch:
     edge: bool = False
     precision: float | None = None
     until_verdict: bool = False
+    loss_precision: float | None = None
     known: dict[Sample, float] = field(default_factory=dict[Sample, float], init=False)
     proposals: dict[int, Proposal] = field(default_factory=dict[int, Proposal], init=False)
     failed: bool = field(default=False, init=False)
@@ -110,19 +116,26 @@ class GroupSearch:
 
     def _batches(self) -> Generator[Sequence[Sample]]:
         start, before = self.start, self.widths[0]
-        seeds = self.seeds if self.precision is None else self.seeds[:1]
         for width in self.widths:
             search = self.search_at(width)
             start = search.start_from(start, width_ratio=width / before, exponent=self.exponent)
             while (proposal := search.propose(self._losses(width), start, edge=self.edge)).points:
-                yield [Sample(width, index * search.step, seed) for index in proposal.points for seed in seeds]
+                yield [Sample(width, index * search.step, seed) for index in proposal.points for seed in self._searched]
             self.proposals[width] = proposal
             start, before = (start if proposal.optimum is None else proposal.optimum), width
         if self.precision is not None:
             while batch := self._narrowing(self.precision):
                 yield batch
-            if batch := self._reusing():
+        if self.loss_precision is not None:
+            while batch := self._repeating(self.loss_precision):
                 yield batch
+        if self.precision is not None and (batch := self._reusing()):
+            yield batch
+
+    @property
+    def _searched(self) -> Sequence[int]:
+        """The seeds that searches use; with a precision, others follow as needed."""
+        return self.seeds if self.precision is None else self.seeds[:1]
 
     def search_at(self, width: int) -> Lattice:
         """Return the search at a width: with a precision, it only finds where the optimum is."""
@@ -133,10 +146,10 @@ class GroupSearch:
         return replace(self.search, refine=0, reach=1, rise=min(self.search.rise, KNOWN_RISE))
 
     def _losses(self, width: int) -> dict[int, float]:
-        """Return the mean loss over seeds at every index tried; with a precision, the loss of the first seed."""
+        """Return the mean loss at every index tried, over the seeds that searches use."""
         losses: dict[int, list[float]] = {}
         for point, loss in self.known.items():
-            if point.width == width and (self.precision is None or point.seed == self.seeds[0]):
+            if point.width == width and point.seed in self._searched:
                 losses.setdefault(round(point.octave / self.search.step), []).append(loss)
         return {index: mean_loss(each) for index, each in losses.items()}
 
@@ -185,6 +198,22 @@ class GroupSearch:
             for place, point in enumerate(chosen)
             if taken[point.width] + sum(before.width == point.width for before in chosen[:place]) < self.most_runs
         ]
+
+    def _repeating(self, precision: float) -> list[Sample]:
+        """Return runs with new seeds at the optimum of the largest width; none when its loss is precise enough."""
+        optimum = self._optima().each[-1]
+        if optimum.width != self.widths[-1] or not optimum.interior:
+            return []
+        seeds, now = len(optimum.levels), average(optimum.levels.values()).half_width
+        used = {point.seed for point in self.known if point.width == optimum.width}
+        left = self.most_runs - sum(point.width == optimum.width for point in self.known)
+        wanted = math.ceil(seeds * (now / precision) ** 2) - seeds
+        octave = round(optimum.octaves.value / self.search.step) * self.search.step
+        new: list[Sample] = []
+        while len(new) < min(wanted, left):
+            new.append(Sample(optimum.width, octave, self._new_seed(used)))
+            used.add(new[-1].seed)
+        return new
 
     def _reusing(self) -> list[Sample]:
         """Return the run that shows what reusing the optimum of the smallest width costs at the largest one."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from widthwise.fit import TOLERANCE, Transfer, Trial, curves, fit_transfer
+from widthwise.fit import TOLERANCE, Transfer, Trial, fit_transfer
 from widthwise.study.setting import Setting
 from widthwise.study.store import Row
 from widthwise.theory import read_rates
@@ -109,12 +109,12 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
 
 
 def best_losses(fit: GroupFit) -> dict[int, float]:
-    """Return the smallest eval loss of each width whose optimum lies inside the range that was tried.
+    """Return the eval loss at the optimum of each width whose optimum lies inside the range that was tried.
 
-    As in the paper it is the best of the rates tried.
+    The paper takes the best of the rates tried. Here rates are chosen for the exponent, at different distances from
+    the optimum in different settings, so the loss is that of the fit.
     """
-    known = {optimum.width for optimum in fit.transfer.optima if optimum.interior}
-    return {curve.width: math.exp(curve.level[curve.best]) for curve in curves(fit.trials) if curve.width in known}
+    return {optimum.width: optimum.eval_loss for optimum in fit.transfer.optima if optimum.interior}
 
 
 def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], **how: Any) -> GroupFit:

@@ -1,6 +1,7 @@
 """A sweep as a value: which settings, widths and seeds to train, and how learning rates are searched."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -46,6 +47,8 @@ class Sweep:
     """Train until the interval of every setting's exponent reaches at most this far to each side."""
     until_verdict: bool = False
     """Stop before that at settings for which it is clear whether the learning rate transfers."""
+    loss_precision: float | None = None
+    """Train more seeds at the optimum of the largest width until the loss there is known to within this fraction."""
 
     def __post_init__(self) -> None:
         for name in ("settings", "widths", "seeds"):
@@ -56,6 +59,8 @@ class Sweep:
         check_precision(self.precision, self.all_widths, until_verdict=self.until_verdict)
         if self.precision is not None and not isinstance(self.search, AdaptiveSearch):
             raise ValueError("both a precision and a grid: expected one of them")
+        if self.loss_precision is not None and not 0 < self.loss_precision < math.inf:
+            raise ValueError(f"loss_precision is {self.loss_precision}: expected a number above 0")
         own = Setting.of(self.base.to_json()).constants
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):
@@ -121,6 +126,7 @@ class Sweep:
             edge=self.edge,
             precision=self.precision,
             until_verdict=self.until_verdict,
+            loss_precision=self.loss_precision,
         )
 
     def start(self, setting: Setting) -> float:
@@ -145,6 +151,7 @@ class Sweep:
             "edge": self.edge,
             "precision": self.precision,
             "until_verdict": self.until_verdict,
+            **({} if self.loss_precision is None else {"loss_precision": self.loss_precision}),
         }
 
 

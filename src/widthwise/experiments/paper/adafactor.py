@@ -7,7 +7,7 @@ scaling; the thresholds for minor and similar are ours.
 from dataclasses import replace
 
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import alike, changes
+from widthwise.experiments.findings import alike, changes, difference, percent_interval
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import PAPER_WIDTHS, SIZES, Scale
@@ -15,7 +15,7 @@ from widthwise.experiments.stages import optimal
 from widthwise.report import showing
 from widthwise.report.exhibits import present
 from widthwise.report.findings import Finding, Judgement
-from widthwise.report.showing import headed, nested, percent
+from widthwise.report.showing import headed, nested
 from widthwise.study.fits import GroupFit
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.theory import Aligned, Global
@@ -59,13 +59,14 @@ def _findings(of: str, adafactor: GroupFit, adam_ps: GroupFit) -> list[Finding]:
     change = changes(adafactor, adam_ps)
     found = alike(f"losses differ little, by {100 * MINOR:g} % or less", of, adafactor, adam_ps, within=MINOR)
     if len(change) > 1:
-        moved = change[max(change)] - change[min(change)]
+        moved = difference(change[max(change)], change[min(change)])
+        size = moved if moved.value >= 0 else -moved
         found.append(
             Finding(
                 claim=f"losses scale alike: the difference moves by {100 * SIMILAR:g} % or less",
                 of=of,
-                verdict=Judgement.of(abs(moved) <= SIMILAR),
-                measured=f"it moves by {percent(moved)} from width {min(change)} to {max(change)}",
+                verdict=Judgement.at_most(SIMILAR, size),
+                measured=f"it moves by {percent_interval(moved)} from width {min(change)} to {max(change)}",
             )
         )
     return found

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.sizes import SIZES
+from widthwise.experiments.sizes import SIZES, Size
 from widthwise.measure import AlignmentPoint
 from widthwise.report.exhibits import AlignmentCurves, Table, present
 from widthwise.report.findings import Finding, Judgement
@@ -173,7 +173,11 @@ EXPERIMENT = Experiment(
     sizes={
         "smoke": replace(SIZES["smoke"], octaves=0.5, optimizers=("adam",)),
         "cpu": SIZES["cpu"].at_widths(32, 64, 128),
-        "gpu": replace(SIZES["gpu"], widths=(256, 512, 1024)),
+        "gpu": Size(
+            scale="gpu",
+            base=replace(SIZES["gpu"].base, blocks=4, batch=64, warmup=60),  # deeper: more layers to look at
+            widths=(256, 512, 1024),
+        ),
         "paper": replace(SIZES["paper"], widths=(1024, 2048, 4096)),
     },
     settings=lambda _: SETTINGS,

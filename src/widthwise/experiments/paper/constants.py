@@ -6,21 +6,22 @@ a common factor of the constants is one. The gain that is reported is without it
 base width with default and with tuned constants, and the best of both are compared.
 """
 
-import math
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import changes, improves
+from widthwise.experiments.findings import changes, improves, percent_interval
 from widthwise.experiments.paper.values import PAPER_CONSTANTS, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import SIZES
 from widthwise.experiments.stages import TUNED
+from widthwise.fit import Estimate
 from widthwise.parameterize import Constants
 from widthwise.report.exhibits import Table, present
 from widthwise.report.findings import Finding, Judgement
-from widthwise.report.showing import called, percent
+from widthwise.report.showing import called
 from widthwise.study.setting import DEFAULT
 from widthwise.sweeps.settings import settings
 from widthwise.theory import Role
@@ -44,7 +45,7 @@ def read(results: Results) -> Reading:
             pair = results[setting], results[replace(setting, constants=DEFAULT)]
             claim = "tuned constants improve the eval loss at the base width"
             findings += improves(claim, called(name, optimizer), *pair)
-            rows.append(_row(optimizer, name, tuned[optimizer, name], next(iter(changes(*pair).values()), math.nan)))
+            rows.append(_row(optimizer, name, tuned[optimizer, name], changes(*pair)))
     findings += _spreads({key: kept["constants"] for key, kept in tuned.items()})
     table = Table.of(
         "constants",
@@ -84,13 +85,13 @@ def _spreads(tuned: dict[tuple[str, str], Constants]) -> list[Finding]:
     ]
 
 
-def _row(optimizer: str, name: str, tuned: dict[str, Any], gain: float) -> dict[str, str]:
+def _row(optimizer: str, name: str, tuned: dict[str, Any], change: Mapping[int, Estimate]) -> dict[str, str]:
     about, constants, paper = tuned["about"], tuned["constants"], PAPER_CONSTANTS[optimizer, name]
     return {
         "optimizer": called(optimizer),
         "parameterization": called(name),
         **{role.value: f"{constants.of(role):.3g}" for role in Role},
-        "change of the loss": percent(gain) if math.isfinite(gain) else "–",
+        "change of the loss": next(map(percent_interval, change.values()), "–"),
         "trials": str(about["trials"]),
         "averaged": str(about["averaged"]),
         "ranges moved": ", ".join(about["extended"]) or "none",

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import alike, changes, distance, improves
+from widthwise.experiments.findings import alike, changes, difference, distance, improves, percent_interval
 from widthwise.experiments.paper.epsilon_exhibits import Fits, at, by_title, exhibits, title
 from widthwise.experiments.paper.values import PARAMETERIZATIONS, cell, losses_of
 from widthwise.experiments.results import Results
@@ -133,11 +133,13 @@ def _grows(fits: Fits, scale: Scale) -> Iterator[Finding]:
     gap = changes(at(fits, "mean_field", per_layer), at(fits, "mean_field", baseline(scale)))
     if len(gap) > 1:
         first, last = gap[min(gap)], gap[max(gap)]
+        more = difference(last, first)
         yield Finding(
             claim="the improvement grows with size",
             of=f"{called('mean_field')}, {title(per_layer)}",
-            verdict=Judgement.of(last < first),
-            measured=f"{percent(first)} at width {min(gap)}, {percent(last)} at width {max(gap)}",
+            verdict=Judgement.below_zero(more),
+            measured=f"{percent(first.value)} at width {min(gap)}, {percent(last.value)} at width {max(gap)}, "
+            f"apart by {percent_interval(more)}",
         )
 
 
@@ -146,12 +148,13 @@ def _similar(fits: Fits, scale: Scale) -> Iterator[Finding]:
     for name in PARAMETERIZATIONS:
         pairs = combinations((at(fits, name, kind) for kind in mitigations(scale)), 2)
         gaps = [distance(changes(*pair)) for pair in pairs]
-        if all(map(math.isfinite, gaps)):
+        if all(math.isfinite(gap.value) for gap in gaps):
+            largest = max(gaps, key=lambda gap: gap.value)
             yield Finding(
                 claim=f"the three mitigations are within {100 * SIMILAR:g} % of each other",
                 of=called(name),
-                verdict=Judgement.of(max(gaps) <= SIMILAR),
-                measured=f"apart by {percent(max(gaps))} at most, on average over widths",
+                verdict=Judgement.at_most(SIMILAR, largest),
+                measured=f"apart by {percent_interval(largest)} at most, on average over widths",
             )
 
 
@@ -162,12 +165,12 @@ def _nearer(fits: Fits, scale: Scale) -> Iterator[Finding]:
             distance(changes(at(fits, first, kind), at(fits, second, kind)))
             for kind in (baseline(scale), mitigations(scale)[1])
         )
-        if math.isfinite(before + after):
+        if math.isfinite(before.value + after.value):
             yield Finding(
                 claim="equivalent parameterizations are nearer to each other with epsilons per layer",
                 of=f"{called(first)} and {called(second)}",
-                verdict=Judgement.of(after < before),
-                measured=f"apart by {percent(before)} at the baseline, {percent(after)} with those",
+                verdict=Judgement.below_zero(difference(after, before)),
+                measured=f"apart by {percent_interval(before)} at the baseline, {percent_interval(after)} with those",
             )
 
 

@@ -45,7 +45,7 @@ def read(results: Results) -> Reading:
             claim="the exponent is smaller with a compute-optimal horizon",
             of=heading(setting, "parameterization", "optimizer"),
             verdict=Judgement.below_zero(estimate),
-            measured=stated(_negated(estimate), "smaller by {}"),
+            measured=stated(-estimate, "smaller by {}"),
             paper="{} with fixed steps, {} compute-optimal".format(*_paper(setting)),
         )
         for setting, estimate in apart.items()
@@ -102,14 +102,10 @@ def _row(setting: Setting, pair: Sequence[GroupFit | None], apart: Estimate | No
         "parameterization": called(setting.parameterization),
         "fixed steps": fixed,
         "compute-optimal": longer,
-        "difference": "–" if apart is None else with_interval(_negated(apart)),
+        "difference": "–" if apart is None else with_interval(-apart),
         "paper: fixed steps": fixed_in_paper,
         "paper: compute-optimal": longer_in_paper,
     }
-
-
-def _negated(estimate: Estimate) -> Estimate:
-    return Estimate(value=-estimate.value, low=-estimate.high, high=-estimate.low)
 
 
 def _paper(setting: Setting) -> list[str]:
@@ -132,7 +128,7 @@ EXPERIMENT = Experiment(
         ),
         "cpu": SIZES["cpu"].at_widths(16, 32, 48, batch=32, context=64, steps=200, warmup=20),
         "gpu": replace(
-            SIZES["gpu"].at_widths(64, 128, 192, 256, blocks=2, head_dim=32, steps=1200, warmup=60), precision=0.1
+            SIZES["gpu"].at_widths(64, 128, 192, 256, head_dim=32, batch=64, steps=1200, warmup=60), precision=0.1
         ),
         "paper": replace(SIZES["paper"], widths=tuple(width for width in PAPER_WIDTHS if width <= LARGEST)),
     },

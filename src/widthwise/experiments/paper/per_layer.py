@@ -117,7 +117,7 @@ def _findings(fits: Mapping[tuple[str, str, str], GroupFit]) -> Iterator[Finding
         called("adam"),
         fits.get(standard),
         fits.get(mup),
-        f"{EVAL_LOSSES[standard]:.3f} against {EVAL_LOSSES[mup]:.3f} at 26.8 B",
+        losses_of(mup, standard),
     )
 
 

@@ -12,6 +12,7 @@ has 4.092 where that table has 4.131.
 from types import MappingProxyType
 
 from widthwise.parameterize import Constants
+from widthwise.report.showing import percent
 from widthwise.study import Study
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.sweeps import constants
@@ -147,9 +148,10 @@ def cell(setting: Setting) -> tuple[str, str, str]:
 
 
 def losses_of(before: tuple[str, str, str], after: tuple[str, str, str]) -> str:
-    """Write the paper's eval losses of two cells.
+    """Write how the paper's eval losses change from one cell to another.
 
     >>> losses_of(("adam", "mup", "global + default"), ("adam", "mup", "full + default"))
-    'from 2.727 to 2.646 at 26.8 B'
+    '−2.97 %, from 2.727 to 2.646 at 26.8 B'
     """
-    return f"from {EVAL_LOSSES[before]:.3f} to {EVAL_LOSSES[after]:.3f} at 26.8 B"
+    old, new = EVAL_LOSSES[before], EVAL_LOSSES[after]
+    return f"{percent(new / old - 1)}, from {old:.3f} to {new:.3f} at 26.8 B"
