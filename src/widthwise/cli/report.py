@@ -11,6 +11,7 @@ from widthwise.cli.arguments import unset
 from widthwise.cli.running import StatusLine
 from widthwise.report.findings import Finding
 from widthwise.report.sections import NOTE, Contents, Section, read_sweeps
+from widthwise.report.template import fill_template
 from widthwise.report.write import WrittenReport, write_report
 from widthwise.study import Study
 
@@ -30,6 +31,8 @@ class ReportCommand:
     """The study's folder."""
     out: Annotated[Path | None, unset("STUDY/report")] = None
     """The folder to write to."""
+    template: Path | None = None
+    """Fill this page instead, a Jinja template such as results.md.j2; --out is then the page to write."""
     json: bool = False
     """Print a JSON object."""
 
@@ -37,6 +40,10 @@ class ReportCommand:
         """Write the report, and print a summary."""
         with StatusLine(quiet=self.json) as status, Study.open(self.study, create=False) as study:
             status.show("reading the study")
+            if self.template is not None:
+                page = self.out or self.template.with_suffix("")
+                print(*fill_template(self.template, page, _read(study)), sep="\n")
+                return 0
             report = write_report(_read(study), self.out or self.study / "report", progress=status.show)
         print(json.dumps(_to_json(report), indent=2) if self.json else _summary(report))
         return 0

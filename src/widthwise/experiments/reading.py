@@ -46,4 +46,5 @@ def _read_experiment(experiment: Experiment, results: Results, note: dict[str, A
         exhibits=reading.exhibits,
         notes=reading.notes,
         missing=tuple(missing),
+        runs=results.count(),
     )

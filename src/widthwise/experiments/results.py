@@ -5,7 +5,7 @@ from typing import Any
 
 from widthwise.experiments.paper.values import look_up
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import ALIGNMENT, RATES, TUNED
+from widthwise.experiments.stages import ALIGNMENT, CONSTANTS, RATES, TUNED
 from widthwise.fit import Trial
 from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
@@ -68,6 +68,11 @@ class Results:
     def constants(self, name: str, optimizer: str, parameterization: str) -> Constants:
         """Return the constants of a name; those that an experiment tunes are its own."""
         return look_up(self._study, self.label(name) if name == TUNED else name, optimizer, parameterization)
+
+    def count(self) -> int:
+        """Return how many runs of it have ended."""
+        parts = (CONSTANTS, RATES, ALIGNMENT)
+        return len({row.run for part in parts for row in self._study.runs(label=self.label(part)) if row.ended})
 
     def held(self) -> Held:
         """Return the runs of the whole study: experiments share them."""

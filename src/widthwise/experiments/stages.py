@@ -13,8 +13,8 @@ from widthwise.train import Spec
 
 TUNED = "tuned"
 """The name of constants that an experiment tunes; "optimal" in the paper."""
-RATES, ALIGNMENT = "rates", "alignment"
-"""The parts that searches for learning rates and measurements of alignment are kept under."""
+CONSTANTS, RATES, ALIGNMENT = "constants", "rates", "alignment"
+"""The parts that searches for constants and learning rates, and measurements of alignment, are kept under."""
 AXES: dict[str, Callable[[Setting], str]] = {
     "parameterizations": lambda setting: setting.parameterization,
     "optimizers": lambda setting: setting.optimizer,
@@ -29,7 +29,7 @@ class TuneStage:
 
     spec: Spec
     tuning: Tuning
-    part = "constants"
+    part = CONSTANTS
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class Section:
         exhibits: Its figures and tables.
         notes: What a reader has to know.
         missing: What is missing, in a line each.
+        runs: How many runs an experiment has that ended.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Section:
     exhibits: tuple[AnyExhibit, ...] = ()
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    runs: int = 0
 
     @property
     def claims(self) -> dict[str, list[Finding]]:

@@ -87,7 +87,7 @@ def panel_grid(
         width: The width of a panel, in inches.
         heights: The heights of the axes in a panel, from top to bottom, in inches.
         beside: The width of the space to the right of all panels, in inches.
-        share_y: Whether the axes of a row share their vertical scale.
+        share_y: Whether axes share their vertical scale: all of them, or those of a row if panels have several axes.
     """
     across = min(count, columns)
     rows = -(-count // across)
@@ -98,9 +98,8 @@ def panel_grid(
     )
     figure.patch.set_gid("paper")
     deep = len(heights)
-    grid = figure.subplots(
-        rows * deep, across, squeeze=False, height_ratios=heights * rows, sharey="row" if share_y else False
-    )
+    shared: Any = share_y and (True if deep == 1 else "row")
+    grid = figure.subplots(rows * deep, across, squeeze=False, height_ratios=heights * rows, sharey=shared)
     panels = [list(grid[row * deep : (row + 1) * deep, column]) for row in range(rows) for column in range(across)]
     for panel in panels[count:]:
         for axes in panel:

@@ -17,7 +17,7 @@ from widthwise.report import tables
 from widthwise.report.exhibits import AnyExhibit, Table
 from widthwise.report.figures import draw_files, inline_svg, saved_files
 from widthwise.report.sections import Contents
-from widthwise.study.export import replacing
+from widthwise.study.export import write_whole
 
 MOST_UNFOLDED = 40
 """A page with more findings than this opens with its claims and verdicts; the numbers are folded."""
@@ -66,7 +66,7 @@ def write_report(
         if (written := _write_exhibit(exhibit, f"{section}-{exhibit.name}", folder)) is not None:
             shown[section].append(written)
     page = folder / "index.html"
-    _replace(page, render(contents, shown).encode())
+    write_whole(page, render(contents, shown).encode())
     paths = tuple(folder / path for section in shown.values() for each in section for path in each.files.values())
     return WrittenReport(page=page, files=paths, contents=contents)
 
@@ -96,12 +96,6 @@ def _write_exhibit(exhibit: AnyExhibit, name: str, folder: Path) -> Shown | None
         return None
     paths = {kind: f"{place}/{name}.{kind}" for kind in contents}
     for kind in reversed(contents):  # the SVG last: its seal vouches for the other formats
-        _replace(folder / paths[kind], contents[kind])
+        write_whole(folder / paths[kind], contents[kind])
     svg = inline_svg(contents["svg"].decode(), name, exhibit) if "svg" in contents else ""
     return Shown(name=name, exhibit=exhibit, files=paths, svg=svg)
-
-
-def _replace(path: Path, contents: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.write_bytes(contents)

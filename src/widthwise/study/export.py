@@ -60,6 +60,13 @@ def _flattened(name: str, value: Any) -> dict[str, Any]:
             return {name: value}
 
 
+def write_whole(path: Path, contents: bytes) -> None:
+    """Write a file, replacing it as a whole, in a folder that is created if it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_bytes(contents)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which replaces `path` at the end: the file is complete or not there at all."""
