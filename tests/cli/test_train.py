@@ -108,7 +108,7 @@ def test_two_processes_train_one_run(tmp_path: Path, capsys):
         address = f"localhost:{free.getsockname()[1]}"
     short = ["--steps", "4", "--warmup", "1", "--chunk", "2", "--checkpoint-steps", "2"]
     options = [*COMMAND, "--json", *short]
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    environment = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"}
     together = [*options, "--out", str(tmp_path / "two"), "--fsdp", "4", "--coordinator", address, "--processes", "2"]
     processes = [
         subprocess.Popen(
