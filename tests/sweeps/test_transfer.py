@@ -1,6 +1,10 @@
 """The paper's effect, from real training: one global learning rate drifts with width, rates per layer far less."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import jax
+import pytest
 
 from widthwise.search.lattice import Grid
 from widthwise.study import Study
@@ -8,7 +12,7 @@ from widthwise.study.fits import fit_rows
 from widthwise.study.setting import Setting
 from widthwise.sweeps.carry_out import Job, run_sweeps
 from widthwise.sweeps.driver import Driver
-from widthwise.sweeps.executors import Processes
+from widthwise.sweeps.executors import Inline
 from widthwise.sweeps.requests import SweepData
 from widthwise.sweeps.sweep import Sweep
 from widthwise.theory import Global
@@ -25,9 +29,18 @@ SWEEP = Sweep(
 """With seeds 2 and 3 the exponents differ by 0.71 and 0.87."""
 
 
-def test_with_adam_the_standard_parameterization_needs_rates_per_layer_to_transfer(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")  # here, training takes longer than compilation
-    with Study.open(tmp_path) as study, Processes(2) as executor:
+@pytest.fixture
+def optimized() -> Iterator[None]:
+    """Optimize programs as users do, where training takes longer than compilation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.mark.usefixtures("optimized")
+def test_with_adam_the_standard_parameterization_needs_rates_per_layer_to_transfer(tmp_path: Path):
+    with Study.open(tmp_path) as study, Inline() as executor:
         driver = Driver(study, executor)
         run_sweeps([Job(sweep=SWEEP, data=SweepData(SWEEP.base))], driver)
         fits = {fit.setting: fit.transfer for fit in fit_rows(study.runs())}
