@@ -14,7 +14,7 @@ CLAIM = "exponent near zero"
 FINDINGS = (
     Finding(claim=CLAIM, of="standard, Adam", verdict=Judgement.HOLDS, measured="0.01 [−0.02, 0.04]", paper="−0.05"),
     Finding(claim=CLAIM, of="muP, Adam", verdict=Judgement.FAILS, measured="0.30 [0.20, 0.40], apart by 1.00 [0, 2]"),
-    Finding(claim="exponents differ", of="all", verdict=Judgement.UNCLEAR, measured="by 0.1, or not"),
+    Finding(claim="exponents differ", of="standard, muP", verdict=Judgement.UNCLEAR, measured="by 0.1, or not"),
 )
 CONTENTS = Contents(
     study="study",
@@ -63,7 +63,7 @@ def test_claims_are_one_table_with_a_column_for_each_parameterization(tmp_path: 
     assert lines[0].startswith("✓ holds (1), ✗ does not hold (1), ? cannot tell (1)")
     assert "| **[Does it transfer?](#does-it-transfer)** |  |  |  |  |" in lines
     assert "| exponent near zero (Adam) | ✓ 0.01 [−0.02, 0.04] (−0.05) |  | ✗ 0.30 [0.20, 0.40] |  |" in lines
-    assert lines[-1] == "| exponents differ (all) | ? by 0.1, or not |"
+    assert lines[-1] == "| exponents differ (standard, muP) | ? by 0.1, or not |"
 
 
 def test_findings_tables_numbers_and_counts_come_from_the_study(tmp_path: Path):

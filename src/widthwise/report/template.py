@@ -156,17 +156,23 @@ def _by_name(section: Section) -> list[Sequence[str]]:
     """Return the rows of claims that are about parameterizations one by one."""
     rows: dict[str, dict[str, str]] = {}
     for one in section.findings:
-        named, *more = one.of.split(", ")
-        if named in COLUMNS:
+        if (column := _column(one)) is not None:
+            more = [part for part in one.of.split(", ") if part != column]
             claim = f"{one.claim} ({', '.join(more)})" if more else one.claim
-            rows.setdefault(claim, {})[named] = _cell(one)
+            rows.setdefault(claim, {})[column] = _cell(one)
     return [(claim, *(cells.get(column, "") for column in COLUMNS)) for claim, cells in rows.items()]
 
 
 def _others(section: Section) -> list[Sequence[str]]:
     """Return the rows of all other claims."""
-    others = [one for one in section.findings if one.of.split(", ")[0] not in COLUMNS]
+    others = [one for one in section.findings if _column(one) is None]
     return [(f"{one.claim} ({one.of})", _cell(one)) for one in others]
+
+
+def _column(finding: Finding) -> str | None:
+    """Return the parameterization that a claim is about; None if it is about several, or about none in particular."""
+    named = [part for part in finding.of.split(", ") if part in COLUMNS]
+    return named[0] if len(named) == 1 else None
 
 
 def _cell(finding: Finding) -> str:
