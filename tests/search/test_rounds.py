@@ -248,16 +248,18 @@ def test_the_optimum_of_the_smallest_width_is_tried_at_the_largest_where_the_fit
 
 
 @pytest.mark.parametrize("precision", [0.1, None])
-def test_more_seeds_make_the_loss_at_the_largest_width_as_precise_as_asked(precision: float | None):
+def test_more_seeds_make_the_losses_of_the_smallest_and_largest_width_as_precise_as_asked(precision: float | None):
     plain, precise = fresh(precision=precision), fresh(precision=precision, loss_precision=0.003)
     without, asked = carry_out(plain), carry_out(precise)
-    levels = find_optima(curves(trials_of(precise))).each[-1].levels
-    assert average(levels.values()).half_width <= 0.003
-    assert average(find_optima(curves(trials_of(plain))).each[-1].levels.values()).half_width > 0.003
+    for place in (0, -1):
+        before, after = (
+            average(find_optima(curves(trials_of(group))).each[place].levels.values()) for group in (plain, precise)
+        )
+        assert after.half_width <= 0.003 < before.half_width
     assert asked[: len(without) - 1] == without[:-1]  # what comes before is the same
     extra = set(precise.known) - set(plain.known)
-    assert {point.width for point in extra} == {WIDTHS[-1]}
-    assert len({point.seed for point in extra}) == len(extra)
+    assert {point.width for point in extra} == {WIDTHS[0], WIDTHS[-1]}
+    assert len({(point.width, point.seed) for point in extra}) == len(extra)
 
 
 def test_repeated_seeds_end_where_a_width_has_its_most_runs():

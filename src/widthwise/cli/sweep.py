@@ -69,7 +69,7 @@ class SweepCommand:
     until_verdict: bool = False
     """With --precision: stop earlier at settings for which it is clear whether the learning rate transfers."""
     loss_precision: Annotated[float | None, positive("X"), unset("as the search leaves it")] = None
-    """Train more seeds at the optimum of the largest width, until its loss is known to within this fraction: 0.003
+    """Train more seeds at the optima of the smallest and largest width, until losses are known to this fraction: 0.003
     tells losses apart that differ by half a percent."""
     budget: Annotated[Budget | None, read_by("LIMIT", Budget.read), unset("no limit")] = None
     """Stop after this much: a time (20m), runs ('300 runs') or FLOPs ('2e18 flops'). The same command goes on."""

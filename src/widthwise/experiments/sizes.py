@@ -40,7 +40,7 @@ class Size:
         precision: How precisely exponents are measured, with as many seeds as that takes; None to search every width
             once, which is what a comparison of losses needs.
         until_verdict: Whether to stop before that at settings whose verdict is clear.
-        loss_precision: How precisely the loss at the largest width is measured, as a fraction of it.
+        loss_precision: How precisely the losses of the smallest and the largest width are measured, as a fraction.
         edge: Whether the stability edge is located.
         parameterizations: Those of an experiment's parameterizations that are trained.
         optimizers: Those of an experiment's optimizers that are trained; all if empty.

@@ -66,8 +66,8 @@ class GroupSearch:
         edge: Whether to locate the stability edge of every width.
         precision: The half-width of the exponent's interval to reach; None to only search every width.
         until_verdict: Whether to stop before that if the verdict is clear.
-        loss_precision: The half-width of the interval to reach for the loss at the largest width's optimum, as a
-            fraction of it.
+        loss_precision: The half-width of the interval to reach for the losses at the optima of the smallest and the
+            largest width, as a fraction of them.
         known: The losses, NaN where training diverged.
         proposals: What the search at each width found.
         failed: Whether it is over because a run failed.
@@ -200,19 +200,22 @@ class GroupSearch:
         ]
 
     def _repeating(self, precision: float) -> list[Sample]:
-        """Return runs with new seeds at the optimum of the largest width; none when its loss is precise enough."""
-        optimum = self._optima().each[-1]
-        if optimum.width != self.widths[-1] or not optimum.interior:
-            return []
-        seeds, now = len(optimum.levels), average(optimum.levels.values()).half_width
-        used = {point.seed for point in self.known if point.width == optimum.width}
-        left = self.most_runs - sum(point.width == optimum.width for point in self.known)
-        wanted = math.ceil(seeds * (now / precision) ** 2) - seeds
-        octave = round(optimum.octaves.value / self.search.step) * self.search.step
+        """Return runs with new seeds at the optima of the smallest and largest width whose loss is not precise enough.
+
+        The largest width is what settings are compared at, and the smallest tells how losses fall from there.
+        """
         new: list[Sample] = []
-        while len(new) < min(wanted, left):
-            new.append(Sample(optimum.width, octave, self._new_seed(used)))
-            used.add(new[-1].seed)
+        for optimum in self._optima().each:
+            if optimum.width not in (self.widths[0], self.widths[-1]) or not optimum.interior:
+                continue
+            seeds, now = len(optimum.levels), average(optimum.levels.values()).half_width
+            used = {point.seed for point in self.known if point.width == optimum.width}
+            left = self.most_runs - sum(point.width == optimum.width for point in self.known)
+            wanted = math.ceil(seeds * (now / precision) ** 2) - seeds
+            octave = round(optimum.octaves.value / self.search.step) * self.search.step
+            for _ in range(min(wanted, left)):
+                new.append(Sample(optimum.width, octave, self._new_seed(used)))
+                used.add(new[-1].seed)
         return new
 
     def _reusing(self) -> list[Sample]:

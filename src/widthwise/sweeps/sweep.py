@@ -48,7 +48,7 @@ class Sweep:
     until_verdict: bool = False
     """Stop before that at settings for which it is clear whether the learning rate transfers."""
     loss_precision: float | None = None
-    """Train more seeds at the optimum of the largest width until the loss there is known to within this fraction."""
+    """Train more seeds at the optima of the smallest and largest width until losses are known to this fraction."""
 
     def __post_init__(self) -> None:
         for name in ("settings", "widths", "seeds"):
