@@ -26,15 +26,17 @@ class Judgement(StrEnum):
         return cls.HOLDS if holds else cls.FAILS
 
     @classmethod
-    def below_zero(cls, estimate: Estimate) -> "Judgement":
-        """Judge whether a number is below zero by its whole interval.
+    def below_zero(cls, estimate: Estimate, *, negligible: float = 0.0) -> "Judgement":
+        """Judge whether a number is below zero by its whole interval; it is not if it is above −negligible.
 
         >>> str(Judgement.below_zero(Estimate(value=-1, low=-1.5, high=-0.5)))
         'holds'
+        >>> str(Judgement.below_zero(Estimate(value=0.1, low=-0.3, high=0.5), negligible=0.5))
+        'does not hold'
         """
         if math.isnan(estimate.value):
             return cls.MISSING
-        return cls.HOLDS if estimate.high < 0 else cls.FAILS if estimate.low > 0 else cls.UNCLEAR
+        return cls.HOLDS if estimate.high < 0 else cls.FAILS if estimate.low > -negligible else cls.UNCLEAR
 
     @classmethod
     def at_most(cls, limit: float, estimate: Estimate) -> "Judgement":

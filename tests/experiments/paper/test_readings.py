@@ -128,7 +128,7 @@ def test_decay_that_helps_and_leaves_the_exponent(study: Study):
         Judgement.HOLDS,
         "−2.00 % [−2.00, −2.00] at width 128, −2.00 % on average",
     )
-    assert find(reading, "improves", "standard, Adam, decay 0.0001").verdict is Judgement.UNCLEAR
+    assert find(reading, "improves", "standard, Adam, decay 0.0001").verdict is Judgement.FAILS
     assert find(reading, "scales alike", "muP, Adam, decay 0.0333").verdict is Judgement.HOLDS
     sweeps = [one for one in reading.exhibits if isinstance(one, Transfers)]
     assert [len(one.fits) for one in sweeps] == [4, 4, 4]
@@ -326,13 +326,13 @@ def test_mitigations_and_equivalent_parameterizations(study: Study):
         better = find(reading, "the mitigation improves", f"mean-field, {kind}")
         assert better.verdict is Judgement.HOLDS
         assert better.measured == "−13.04 % [−13.19, −12.90] at width 128, −8.97 % on average"
-        assert find(reading, "changes the eval loss by 0.3 %", f"standard, {kind}").verdict is Judgement.HOLDS
+        assert find(reading, "changes the eval loss by 0.5 %", f"standard, {kind}").verdict is Judgement.HOLDS
     assert find(reading, "improvement grows").verdict is Judgement.HOLDS
     assert [finding.verdict for finding in reading.findings if "within 0.5 %" in finding.claim] == [Judgement.HOLDS] * 4
     nearer = find(reading, "nearer to each other", "muP and mean-field")
     assert (nearer.verdict, nearer.measured) == (
         Judgement.HOLDS,
-        "apart by 8.97 % [8.88, 9.05] at the baseline, 0.00 % [−0.10, 0.10] with those",
+        "apart by 13.04 % [12.90, 13.19] at the baseline, 0.00 % [−0.17, 0.17] with epsilons per layer",
     )
     sensitive = find(reading, "most sensitive")
     assert sensitive.verdict is Judgement.HOLDS

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import alike, changes, difference, distance, improves, percent_interval
+from widthwise.experiments.findings import NEGLIGIBLE, alike, changes, difference, distance, improves, percent_interval
 from widthwise.experiments.paper.epsilon_exhibits import Fits, at, by_title, exhibits, title
 from widthwise.experiments.paper.values import PARAMETERIZATIONS, cell, losses_of
 from widthwise.experiments.results import Results
@@ -37,10 +37,6 @@ BASELINE, SMALL_CONSTANT, SMALL_PER_LAYER = 1e-9, 1e-15, 1e-12
 SENSITIVE = ("ntk", "mean_field")
 """The parameterizations that the mitigations improve; they leave the others unchanged."""
 EQUIVALENT = (("standard", "ntk"), ("mup", "mean_field"))
-UNCHANGED = 0.003
-"""The relative change of eval losses that is called none."""
-SIMILAR = 0.005
-"""The relative difference of eval losses up to which mitigations are called similar."""
 
 
 def adam(scale: Scale, epsilon: float, *, per_layer: bool = False) -> Setting:
@@ -123,8 +119,8 @@ def _mitigated(fits: Fits, scale: Scale) -> Iterator[Finding]:
             if name in SENSITIVE:
                 yield from improves("the mitigation improves the eval loss", of, *pair, paper)
             else:
-                claim = f"the mitigation changes the eval loss by {100 * UNCHANGED:g} % or less"
-                yield from alike(claim, of, *pair, within=UNCHANGED, paper=paper)
+                claim = f"the mitigation changes the eval loss by {100 * NEGLIGIBLE:g} % or less"
+                yield from alike(claim, of, *pair, paper=paper)
 
 
 def _grows(fits: Fits, scale: Scale) -> Iterator[Finding]:
@@ -144,17 +140,17 @@ def _grows(fits: Fits, scale: Scale) -> Iterator[Finding]:
 
 
 def _similar(fits: Fits, scale: Scale) -> Iterator[Finding]:
-    """Judge how far the three mitigations are apart, at worst, on average over widths."""
+    """Judge how far the three mitigations are apart, at worst."""
     for name in PARAMETERIZATIONS:
         pairs = combinations((at(fits, name, kind) for kind in mitigations(scale)), 2)
         gaps = [distance(changes(*pair)) for pair in pairs]
         if all(math.isfinite(gap.value) for gap in gaps):
             largest = max(gaps, key=lambda gap: gap.value)
             yield Finding(
-                claim=f"the three mitigations are within {100 * SIMILAR:g} % of each other",
+                claim=f"the three mitigations are within {100 * NEGLIGIBLE:g} % of each other",
                 of=called(name),
-                verdict=Judgement.at_most(SIMILAR, largest),
-                measured=f"apart by {percent_interval(largest)} at most, on average over widths",
+                verdict=Judgement.at_most(NEGLIGIBLE, largest),
+                measured=f"apart by {percent_interval(largest)} at most",
             )
 
 
@@ -170,7 +166,8 @@ def _nearer(fits: Fits, scale: Scale) -> Iterator[Finding]:
                 claim="equivalent parameterizations are nearer to each other with epsilons per layer",
                 of=f"{called(first)} and {called(second)}",
                 verdict=Judgement.below_zero(difference(after, before)),
-                measured=f"apart by {percent_interval(before)} at the baseline, {percent_interval(after)} with those",
+                measured=f"apart by {percent_interval(before)} at the baseline, "
+                f"{percent_interval(after)} with epsilons per layer",
             )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from widthwise.experiments.experiment import Experiment, Reading
-from widthwise.experiments.findings import alike, improves
+from widthwise.experiments.findings import NEGLIGIBLE, alike, improves
 from widthwise.experiments.paper.values import EVAL_LOSSES, PARAMETERIZATIONS, cell, losses_of
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import SIZES, Scale
@@ -42,8 +42,6 @@ COMPARISONS = {
     ),
 }
 """Claims that one intervention is better than another: for which optimizers, in which parameterizations."""
-MINOR = 0.005
-"""The relative change of eval losses that is called minor."""
 NOTES = (
     "At the base width a global rate and rates per layer are the same; the further a width is from it, the more they "
     "differ. The paper's losses are those of its largest model, with 26.8 B parameters.",
@@ -104,11 +102,10 @@ def _findings(fits: Mapping[tuple[str, str, str], GroupFit]) -> Iterator[Finding
     for name in PARAMETERIZATIONS:
         after, before = ("adam_ps", name, "global + optimal"), ("adam_ps", name, "global + default")
         yield from alike(
-            f"with parameter scaling, tuned constants change the eval loss by {100 * MINOR:g} % or less",
+            f"with parameter scaling, tuned constants change the eval loss by {100 * NEGLIGIBLE:g} % or less",
             called(name, "adam_ps"),
             fits.get(after),
             fits.get(before),
-            within=MINOR,
             paper=losses_of(before, after),
         )
     standard, mup = (("adam", name, "full + optimal") for name in ("standard", "mup"))
