@@ -163,6 +163,14 @@ def test_a_heatmap_writes_its_numbers_and_shows_what_is_not_known():
             assert contrast(rgb(text.get_color()), rgb(to_hex(face))) > 4.5
 
 
+def test_the_colours_of_a_heatmap_are_explained_by_ticks_within_their_range():
+    each = Heatmap(title="standard", rows=(64,), columns=("1e-9", "1e-15"), values=((0.0, 0.355),))
+    figure = heatmaps.draw(Heatmaps(name="", title="", caption="", maps=(each,), x_label="epsilon"))
+    ticks = figure.axes[-1].get_yticks()
+    assert len(ticks) >= 4
+    assert max(ticks) <= 0.355
+
+
 def rgb(colour: str) -> str:
     return "rgb({}, {}, {})".format(*(int(to_hex(colour)[place : place + 2], 16) for place in (1, 3, 5)))
 

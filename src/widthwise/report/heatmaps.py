@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from widthwise.report.exhibits import Heatmap, Heatmaps
 from widthwise.report.style import INK, PAPER, label_panel, panel_grid
@@ -29,7 +30,8 @@ def draw(exhibit: Heatmaps) -> Figure:
         len(exhibit.maps), columns=across, width=width, heights=(0.75 + 0.3 * rows,), beside=0.8, share_y=False
     )
     known = [loss for heatmap in exhibit.maps for row in heatmap.values for loss in row if math.isfinite(loss)]
-    scale = PowerNorm(0.5, vmin=0, vmax=max([LEAST, *known]), clip=True)
+    top = max([LEAST, *known])
+    scale = PowerNorm(0.5, vmin=0, vmax=top, clip=True)
     mesh = None
     for heatmap, (axes,) in zip(exhibit.maps, panels, strict=True):
         cells = np.ma.masked_invalid(heatmap.values)
@@ -43,7 +45,10 @@ def draw(exhibit: Heatmaps) -> Figure:
         axes.patch.set(facecolor="#808080", alpha=0.15)
         axes.spines[:].set_visible(False)
     if mesh is not None:
-        figure.colorbar(mesh, ax=[axes for (axes,) in panels], label="eval loss above the width's best", aspect=25)
+        # By default, the first tick beyond the top is drawn as well, on top of the last one below it.
+        ticks = [tick for tick in MaxNLocator(5).tick_values(0, top) if tick <= top]
+        axes = [axes for (axes,) in panels]
+        figure.colorbar(mesh, ax=axes, ticks=ticks, label="eval loss above the width's best", aspect=25)
     return figure
 
 
