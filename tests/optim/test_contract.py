@@ -1,6 +1,7 @@
 """What holds for every optimizer, one table of tests over all of them."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from widthwise.optim import OPTIMIZERS, Optimizer, warmup_cosine
 from widthwise.parameterize import Axes, Rule, Scales, find_roles, ones_like, prescribe, stack
-from widthwise.theory import FAMILIES, FULL, MUP, Role, solve
+from widthwise.theory import FAMILIES, FULL, MUON, MUP, Role, solve, with_adam
 
 every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=list(OPTIMIZERS))
 MATRIX = Axes(inputs=(0,), outputs=(1,))
@@ -144,7 +145,8 @@ def test_state_is_float32_also_for_bfloat16_gradients(optimizer: Optimizer):
 def test_a_convex_problem_is_solved(optimizer: Optimizer):
     target = random_tree(9)
     schedule = warmup_cosine(steps=300, warmup=10)
-    transformation = optimizer.build(0.05, ones_like(PARAMS), layout=LAYOUT, schedule=schedule)
+    rate = 0.2 if optimizer.orthogonalizes else 0.05  # entries of orthogonalized updates are small
+    transformation = optimizer.build(rate, ones_like(PARAMS), layout=LAYOUT, schedule=schedule)
 
     def loss(params):
         return sum(jnp.sum((x - y) ** 2) for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(target), strict=True))
@@ -201,7 +203,7 @@ def test_only_an_optimizer_with_an_epsilon_takes_one(optimizer: Optimizer):
             for epsilon in (None, optimizer.epsilon, 1.0)
         )
         jax.tree.map(np.testing.assert_array_equal, default, same)
-        assert not np.allclose(default["hidden"], other["hidden"])
+        assert not np.allclose(default["readout"], other["readout"])
 
 
 @pytest.mark.parametrize(
@@ -228,14 +230,15 @@ def test_with_scales_all_one_it_is_optaxs(name: str, reference: optax.GradientTr
 def test_a_stack_of_layers_trains_as_the_layers_would_by_themselves(optimizer: Optimizer):
     together = trained(optimizer, PARAMS, ones_like(PARAMS), 0.01)
     layer, gradients = ({"only": x["stack"][..., 1, :, :]} for x in (PARAMS, GRADIENTS))
-    layout = find_roles(layer, rules={"only": Rule(role=Role.READOUT, axes=MATRIX)})
+    layout = find_roles(layer, rules={"only": Rule(role=Role.HIDDEN, axes=MATRIX)})
     alone = trained(optimizer, layer, ones_like(layer), 0.01, gradients, layout)
     np.testing.assert_allclose(together["stack"][1], alone["only"], rtol=2e-5, atol=1e-6)
 
 
 @every_optimizer
 def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: Optimizer):
-    families = {family.name: solve(MUP, family, FULL) for family in FAMILIES.values()}
+    families = {family.name: solve(MUP, family, FULL) for family in (*FAMILIES.values(), with_adam(MUON))}
+    families.setdefault(optimizer.family.name, solve(MUP, optimizer.family, FULL))
     plans = {
         name: prescribe(PARAMS, exponents=exponents, width=16, base_width=8, rules=RULES)
         for name, exponents in families.items()
@@ -247,7 +250,7 @@ def test_a_plan_brings_scales_and_layout_and_must_be_for_its_family(optimizer: O
     ]
     assert_close(*updates, rtol=0, atol=0)
     for name, plan in plans.items():
-        with pytest.raises(ValueError, match=f"the plan is for optimizers of the {name} family"):
+        with pytest.raises(ValueError, match=re.escape(f"the plan is for optimizers of the {name} family")):
             optimizer.build(0.1, plan)
     with pytest.raises(ValueError, match="plan is a dict: expected the result of prescribe"):
         optimizer.build(0.1, PARAMS)

@@ -159,16 +159,19 @@ def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment, *, ti
     layer = exponents.parameterization.layers[index]
     assert exponents.rates is not None
     assert exponents.gradients is not None
-    d = exponents.family.at(role).update(b=layer.b, c=exponents.rates[index], g=exponents.gradients.trained[index])
+    family = exponents.family.at(role)
+    d = family.update(b=layer.b, c=exponents.rates[index], g=exponents.gradients.trained[index])
     moved = -float(layer.a + d)
     if role is Role.EMBEDDING:  # its sum does not grow, and its input does not change
         return Expectation(slope=moved, term="updated", fastest="updated", fastest_slope=moved)
     alpha, omega, u = (slopes.alignment(path, name) for name in ("alpha", "omega", "u"))
     entered = slopes.size(path, "input_change").value
+    # An isometric update of low rank has smaller entries than d says, and is as much more aligned with its inputs.
+    updated, joint = (0.5, 0.5) if family.isometric else (alpha, u)
     terms: dict[Term, float] = {
-        "updated": alpha + moved,
+        "updated": updated + moved,
         "inherited": omega - float(layer.total) + entered,
-        "joint": u + moved + entered,
+        "joint": joint + moved + entered,
     }
     term: Term = max(terms, key=lambda name: slopes.at_largest(path, name))
     if tied:

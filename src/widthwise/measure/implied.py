@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 from widthwise.coordinates import AlignmentPoint
 from widthwise.measure.capture import weights_of
 from widthwise.parameterize import Layout
-from widthwise.theory import Alignment, Assessment, OptimizerFamily, Parameterization, Role, solve_by_role
+from widthwise.theory import Alignment, Assessment, Family, Parameterization, Role, solve_by_role
 
 Statistic: TypeAlias = Literal["median", "largest"]
 
@@ -111,7 +111,7 @@ def alignment_of(measured: MeasuredAlignment, statistic: Statistic) -> Alignment
 
 def implied(
     parameterization: Parameterization,
-    family: OptimizerFamily,
+    family: Family,
     measured: MeasuredAlignment,
     *,
     statistic: Statistic = "median",

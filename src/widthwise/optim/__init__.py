@@ -11,6 +11,7 @@ All of them work under `jit`, under `vmap` over lanes and on sharded parameters.
 traced: a step function that creates its optimizer inside is compiled once for all learning rates, epsilons and scales.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,12 +25,14 @@ from widthwise.optim.adam import adam as adam
 from widthwise.optim.adam import adam_atan2 as adam_atan2
 from widthwise.optim.follow_alignment import FollowAlignmentState as FollowAlignmentState
 from widthwise.optim.follow_alignment import follow_alignment as follow_alignment
+from widthwise.optim.muon import SHAPE_FACTORS as SHAPE_FACTORS
+from widthwise.optim.muon import muon as muon
 from widthwise.optim.parameter_scaling import adam_ps as adam_ps
 from widthwise.optim.rates import Number
 from widthwise.optim.schedule import warmup_cosine as warmup_cosine
 from widthwise.optim.sgd import sgd as sgd
 from widthwise.parameterize import Layout, Prescription, Scales
-from widthwise.theory import ADAFACTOR, ADAM, SGD, OptimizerFamily
+from widthwise.theory import ADAFACTOR, ADAM, MUON_FACTORS, SGD, Family, with_adam
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +46,16 @@ class Optimizer:
         epsilon: The default epsilon; None if it has no epsilon.
         epsilon_power: The power of the scales' factor on epsilon: 2 if epsilon is added to squared gradients.
         by_layer: Whether it needs a layout because it computes statistics per layer.
+        orthogonalizes: Whether it orthogonalizes the updates of hidden matrices, which takes matrix products.
     """
 
     name: str
-    family: OptimizerFamily
+    family: Family
     make: Callable[..., optax.GradientTransformation]
     epsilon: float | None = None
     epsilon_power: int = 1
     by_layer: bool = False
+    orthogonalizes: bool = False
 
     def build(
         self,
@@ -61,8 +66,12 @@ class Optimizer:
         epsilon: Number | None = None,
         weight_decay: Number = 0.0,
         schedule: optax.Schedule | None = None,
+        dtype: str | None = None,
     ) -> optax.GradientTransformation:
-        """Create the optimizer with the options that all of them share, and with an epsilon if it has one."""
+        """Create the optimizer with the options that all of them share, and with an epsilon if it has one.
+
+        Matrix products, if there are any, are computed in `dtype`; by default in that of the parameters.
+        """
         options = {"weight_decay": weight_decay, "schedule": schedule}
         if epsilon is not None:
             if self.epsilon is None:
@@ -70,6 +79,8 @@ class Optimizer:
             options["epsilon"] = epsilon
         if self.by_layer:
             options["layout"] = layout
+        if self.orthogonalizes:
+            options["dtype"] = dtype
         return self.make(learning_rate, plan, **options)
 
 
@@ -89,7 +100,23 @@ OPTIMIZERS = MappingProxyType(
                 epsilon_power=2,
                 by_layer=True,
             ),
+            *(
+                Optimizer(
+                    name=family.name,
+                    family=with_adam(family),
+                    make=functools.partial(muon, factor=factor),
+                    epsilon=ADAM_EPSILON,
+                    by_layer=True,
+                    orthogonalizes=True,
+                )
+                for factor, family in MUON_FACTORS.items()
+            ),
         )
     }
 )
-"""The optimizers by name."""
+"""The optimizers by name.
+
+Those named after Muon are mixtures: orthogonalized updates for hidden matrices, Adam for everything else. They differ
+in the factor on orthogonalized updates: √max(1, out/in) (`muon`), √(out/in) (`muon_out_in`), √max(out, in)
+(`muon_max`).
+"""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from widthwise.parameterize import Prescription, Scales
-from widthwise.theory import OptimizerFamily
+from widthwise.theory import Family
 
 Number: TypeAlias = jax.Array | float
 
@@ -21,7 +21,7 @@ MOST_DECAY = 0.05
 """The largest fraction of a weight that decay may remove in one step; more is always a mistake about its meaning."""
 
 
-def scales_of(plan: Prescription | Scales, family: OptimizerFamily) -> Scales:
+def scales_of(plan: Prescription | Scales, family: Family) -> Scales:
     """Return the scales of a plan, which must be for this optimizer family; bare scales are not checked."""
     if isinstance(plan, Scales):
         return plan

@@ -14,7 +14,7 @@ from widthwise.search.rounds import GroupSearch, check_precision
 from widthwise.study.encoding import encode, key
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.sweeps.settings import apply
-from widthwise.theory import FULL, PARAMETERIZATIONS, Global, solve
+from widthwise.theory import FULL, PARAMETERIZATIONS, Global, Role, solve
 from widthwise.train import Spec
 
 ConstantsLookup: TypeAlias = Callable[[str, str, str], Constants]
@@ -137,7 +137,7 @@ class Sweep:
         before, after = (
             PARAMETERIZATIONS[name].hidden[0].a for name in (self.base.parameterization, setting.parameterization)
         )
-        family = OPTIMIZERS[setting.optimizer].family
+        family = OPTIMIZERS[setting.optimizer].family.at(Role.HIDDEN)
         return self.base.learning_rate * self.base.base_width ** float((after - before) * family.rate_correction)
 
     def to_json(self) -> dict[str, Any]:

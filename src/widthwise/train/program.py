@@ -189,4 +189,5 @@ class Program:
             epsilon=None if self.optimizer.epsilon is None else lane.epsilon,
             weight_decay=lane.weight_decay,
             schedule=warmup_cosine(steps=self.steps, warmup=self.warmup),
+            dtype=self.model.dtype,
         )
