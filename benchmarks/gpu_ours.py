@@ -16,7 +16,7 @@ from widthwise.data import Evaluation, Order, Resident
 from widthwise.measure import Probe, log_spaced
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 
-OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor")
+OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor", "muon", "muon_max")
 
 
 def lanes_for(part: str, width: int, count: int, *, optimizer: str = "adam", steps: int = 10_000) -> Lanes:
@@ -103,7 +103,7 @@ def optimizers(part: str, width: int) -> None:
             part="optimizers",
             who=f"{part} {name}",
             width=width,
-            step_ms=found[name] * 1e3,
+            **settings.speed(setting, width, models, found[name]),
             relative_to_adam=found[name] / found["adam"],
         )
 

@@ -20,10 +20,11 @@ def losses(chosen, *, optimizer: str = "adam", checkpoints=None, **options) -> l
     return [[*result.train_loss, result.eval_loss] for result in results]
 
 
-def test_eight_devices_equal_one():
-    """With Adafactor, whose state is factored and so split differently from its parameters."""
-    one = losses([lane()], optimizer="adafactor", side_by_side=False)
-    eight = losses([lane()], optimizer="adafactor", side_by_side=False, mesh=make_mesh(fsdp=8))
+@pytest.mark.parametrize("optimizer", ["adafactor", "muon"])
+def test_eight_devices_equal_one(optimizer: str):
+    """With Adafactor, whose state is factored and so split differently from its parameters, and with matrix products."""
+    one = losses([lane()], optimizer=optimizer, side_by_side=False)
+    eight = losses([lane()], optimizer=optimizer, side_by_side=False, mesh=make_mesh(fsdp=8))
     np.testing.assert_allclose(eight, one, rtol=1e-4)
 
 
@@ -34,7 +35,7 @@ def test_lanes_over_two_groups_of_four_devices_equal_single_runs():
     np.testing.assert_allclose(meshed, alone, rtol=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adafactor"])
+@pytest.mark.parametrize("optimizer", ["adam", "adafactor", "muon"])
 def test_parameters_and_optimizer_state_are_split(optimizer: str):
     mesh = make_mesh(fsdp=8)
     (state,) = Lanes(program(optimizer=optimizer), [lane()], LANGUAGE, side_by_side=False, mesh=mesh).start()

@@ -10,13 +10,13 @@ from dataclasses import asdict, replace
 
 from widthwise.experiments.results import Results
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, TuneStage
-from widthwise.models import count_parameters
+from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.study.fits import TUNING
 from widthwise.study.setting import Setting
 from widthwise.sweeps.forecast import Count, Held, count_sweep, distinct
 from widthwise.sweeps.sweep import Sweep
-from widthwise.train.cost import STATE_BYTES
+from widthwise.train.cost import state_bytes
 
 
 def count_stages(stages: Iterable[Stage], *, vocabulary: int, results: Results | None = None) -> list[Count]:
@@ -85,7 +85,7 @@ def hindrances(counts: Sequence[Count], *, accelerator: bool, memory: int | None
         found.append("there is no GPU")
     largest = max(counts, key=lambda count: count.spec.width)
     spec = largest.spec
-    state = STATE_BYTES * count_parameters(spec.transformer(largest.vocabulary)).total
+    state = state_bytes(spec.transformer(largest.vocabulary), OPTIMIZERS[spec.optimizer])
     if memory is not None and state > memory:
         found.append(f"width {spec.width} keeps {state / 1e9:.0f} GB of state and a device has {memory / 1e9:.0f} GB")
     if spec.data == "c4" and spec.tokenizer == "bytes":

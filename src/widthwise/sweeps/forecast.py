@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from widthwise.fit.design import Sample
+from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.search.lattice import Grid, Lattice
 from widthwise.study.encoding import encode
@@ -67,7 +68,7 @@ class Count:
     @functools.cached_property
     def flops_per_step(self) -> float:
         """The FLOPs of a step of one run."""
-        return flops_per_step(self.spec.transformer(self.vocabulary), self.spec.batch)
+        return flops_per_step(self.spec.transformer(self.vocabulary), self.spec.batch, OPTIMIZERS[self.spec.optimizer])
 
     @property
     def flops(self) -> float:

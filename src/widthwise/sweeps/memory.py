@@ -2,12 +2,11 @@
 
 import jax
 
-from widthwise.models import count_parameters
 from widthwise.sweeps.executors import Tell
 from widthwise.sweeps.packs import Pack
 from widthwise.sweeps.worker import resolved
 from widthwise.train import Lanes
-from widthwise.train.cost import STATE_BYTES, activation_bytes
+from widthwise.train.cost import activation_bytes, state_bytes
 
 MOST_LANES = 64
 """Runs side by side on an accelerator, if they fit."""
@@ -35,7 +34,7 @@ def lanes_that_fit(pack: Pack, tell: Tell) -> int:
     if limit is None:
         return 1  # a CPU, where runs train one after another anyway
     model, batch = run.program.model, run.spec.batch
-    one = activation_bytes(model, batch) + STATE_BYTES * count_parameters(model).total
+    one = activation_bytes(model, batch) + state_bytes(model, run.program.optimizer)
     if (roomy := int(MEMORY_SHARE * limit // (2 * one))) >= MOST_LANES:
         return roomy
     few = [Lanes(run.program, [run.lane] * count, inputs.batches) for count in (2, 4)]

@@ -15,11 +15,13 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from widthwise.models import Transformer, count_parameters
+from widthwise.optim import Optimizer
+from widthwise.optim.muon import LARGEST_BATCH, orthogonalization_flops
 from widthwise.parameterize import PyTree
 from widthwise.train.program import Lane, Program, State
 from widthwise.train.sharding import Placement, make_mesh
 
-STATE_BYTES = 16
+_STATE_BYTES = 16
 """Bytes per parameter during training: the parameter, its gradient, and Adam's two moments, in float32."""
 GPU_FLOPS = 4e14
 """Sustained bf16 FLOP/s of training on one H200-class device: about half of its matmul peak."""
@@ -38,7 +40,8 @@ class Cost:
         activation_bytes: Activations stored for the backward pass on each device, analytic, by a rule of thumb.
         compiled_argument_bytes: Arguments of a step on each device, according to the compiler; None if not compiled.
         compiled_temporary_bytes: Temporary memory of a step on each device, according to the compiler.
-        flops_per_step: FLOPs of a step over all devices, analytic: 6 per parameter and token, plus causal attention.
+        flops_per_step: FLOPs of a step over all devices, analytic: 6 per parameter and token, plus causal attention and
+            the matrix products of the optimizer.
         compiled_flops: FLOPs of a step on each device, according to the compiler.
         tokens: The number of training tokens.
         gpu_hours: The time that the FLOPs of the run take at the assumed speed of one device.
@@ -67,7 +70,7 @@ def estimate(program: Program, lane: Lane, *, batch: int, devices: int, compile_
     arguments = temporary = flops = None
     if mesh is not None:
         arguments, temporary, flops = _compiled(program, lane, shapes, tokens, Placement(mesh, side_by_side=False))
-    per_step = flops_per_step(model, batch)
+    per_step = flops_per_step(model, batch, program.optimizer)
     return Cost(
         devices=devices,
         parameter_bytes=_bytes(shapes.params, devices),
@@ -82,12 +85,35 @@ def estimate(program: Program, lane: Lane, *, batch: int, devices: int, compile_
     )
 
 
-def flops_per_step(model: Transformer, batch: int) -> float:
-    """Count the FLOPs of a forward and a backward pass: matrices and causal attention, not lookups."""
+def flops_per_step(model: Transformer, batch: int, optimizer: Optimizer | None = None) -> float:
+    """Count the FLOPs of a forward and a backward pass: matrices and causal attention, not lookups.
+
+    With an optimizer, also count its matrix products, which Muon has.
+    """
     matrices = count_parameters(model).non_embedding - model.context * model.width
     tokens = batch * model.context
     attention = 6 * model.blocks * tokens * model.context * model.width  # two products, half of them masked, times 3·2
-    return 6.0 * matrices * tokens + attention
+    products = 0.0 if optimizer is None or not optimizer.orthogonalizes else _orthogonalization(model)
+    return 6.0 * matrices * tokens + attention + products
+
+
+def _orthogonalization(model: Transformer) -> float:
+    width = model.width
+    return model.blocks * (4 * orthogonalization_flops(width, width) + 2 * orthogonalization_flops(4 * width, width))
+
+
+def state_bytes(model: Transformer, optimizer: Optimizer) -> int:
+    """Estimate the memory for parameters, gradients and optimizer state.
+
+    Muon has one moment less for hidden matrices, and orthogonalizes a batch of them at a time: a stack of matrices, its
+    square, and the products of both, in the precision of the model. A batch is limited, but at least one matrix.
+    """
+    total = _STATE_BYTES * count_parameters(model).total
+    if not optimizer.orthogonalizes:
+        return total
+    hidden = 12 * model.blocks * model.width**2
+    batch = min(max(LARGEST_BATCH, 4 * model.width**2), hidden)
+    return total - 4 * hidden + 4 * batch * (2 if model.dtype == "bfloat16" else 4)
 
 
 def activation_bytes(model: Transformer, batch: int) -> int:

@@ -227,7 +227,7 @@ class Run:
     @property
     def flops(self) -> float:
         """The FLOPs of its training."""
-        return self.program.steps * flops_per_step(self.program.model, self.spec.batch)
+        return self.program.steps * flops_per_step(self.program.model, self.spec.batch, self.program.optimizer)
 
 
 def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = False) -> Run:
