@@ -54,6 +54,24 @@ def test_the_mlp_passes_and_a_wrong_exponent_fails(capsys):
     )
 
 
+def test_muon_with_a_factor_that_grows_needs_a_rate_that_falls(capsys):
+    """Times √max(out, in), updates are as large as Adam's at every width, and often get one rate for all widths."""
+    options = ["check", *TRANSFORMER, "--optimizer", "muon_max", "--learning-rate", "0.01"]
+    assert main(options) == 0
+    capsys.readouterr()
+    assert main([*options, "--rates=-1/2,0,-1/2", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {layer["role"] for layer in found["layers"] if not layer["passed"]} == {"hidden"}
+    assert [layer["change"]["slope"] for layer in found["layers"] if layer["layer"] == "blocks/0/mlp/down/kernel"] == (
+        pytest.approx([0.5], abs=0.15)
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "muon_out_in"])
+def test_muon_passes_in_the_mlp_with_the_other_factors(capsys, optimizer: str):
+    assert main(["check", *MLP, "--optimizer", optimizer, "--learning-rate", "0.03"]) == 0
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [

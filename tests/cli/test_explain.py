@@ -37,7 +37,15 @@ def test_global_rates_are_the_same_everywhere(capsys):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_shows_its_own_epsilon_if_it_has_one(capsys, optimizer: str):
     found = rows(capsys, "--model", "mlp", "--optimizer", optimizer, "--width", "128", "--base-width", "128")
+    orthogonalized = [path for path in found if path.startswith("hidden/") and optimizer.startswith("muon")]
+    assert all(found.pop(path)["epsilon"] is None for path in orthogonalized)
     assert {row["epsilon"] for row in found.values()} == {OPTIMIZERS[optimizer].epsilon}
+
+
+@pytest.mark.parametrize(("optimizer", "hidden"), [("adam", 1 / 4), ("muon", 1.0), ("muon_max", 1 / 2)])
+def test_muon_has_its_own_exponent_for_hidden_matrices_and_adams_elsewhere(capsys, optimizer: str, hidden: float):
+    found = rows(capsys, "--model", "mlp", "--optimizer", optimizer, "--width", "512", "--base-width", "128")
+    assert [row["learning_rate"] for row in found.values()] == pytest.approx([1.0, hidden, hidden, 1 / 4])
 
 
 def test_a_given_epsilon_is_the_base(capsys):

@@ -91,6 +91,7 @@ def difference(x: np.ndarray, y: np.ndarray) -> float:
         ("adam", 3e-3, 1e-15),
         ("adam_ps", 3e-2, 1e-15),
         ("adafactor", 3e-2, 1e-12),
+        ("muon", 3e-2, 1e-15),
     ],
 )
 def test_equivalent_parameterizations_train_identically(name: str, rate: float, epsilon: float | None):

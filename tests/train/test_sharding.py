@@ -22,7 +22,7 @@ def losses(chosen, *, optimizer: str = "adam", checkpoints=None, **options) -> l
 
 @pytest.mark.parametrize("optimizer", ["adafactor", "muon"])
 def test_eight_devices_equal_one(optimizer: str):
-    """With Adafactor, whose state is factored and so split differently from its parameters, and with matrix products."""
+    """With Adafactor, whose state is factored and so split differently from its parameters; with products, in Muon."""
     one = losses([lane()], optimizer=optimizer, side_by_side=False)
     eight = losses([lane()], optimizer=optimizer, side_by_side=False, mesh=make_mesh(fsdp=8))
     np.testing.assert_allclose(eight, one, rtol=1e-4)

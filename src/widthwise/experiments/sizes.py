@@ -21,7 +21,10 @@ Scale: TypeAlias = Literal["smoke", "cpu", "gpu", "paper"]
 PAPER_WIDTHS = (128, 256, 512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192, 12288, 16384)
 """The fourteen widths of the paper."""
 
-STARTS = {"sgd": 0.25, "adam": 2**-8, "adam_atan2": 2**-8, "adam_ps": 2**-5, "adafactor": 2**-5}
+STARTS = {
+    **{"sgd": 0.25, "adam": 2**-8, "adam_atan2": 2**-8, "adam_ps": 2**-5, "adafactor": 2**-5},
+    **{"muon": 2**-6, "muon_out_in": 2**-6, "muon_max": 2**-8},
+}
 """Where the search for a learning rate starts, by optimizer: parameter scaling makes a rate relative to the weights."""
 
 
@@ -102,7 +105,10 @@ SIZES: dict[Scale, Size] = {
         ),
         widths=(16, 32),
         # In so few steps larger rates are best; the optima of standard and muP lie inside these grids.
-        starts={"sgd": 2**0.5, "adam": 2**-4.5, "adam_atan2": 2**-4.5, "adam_ps": 2**-2, "adafactor": 2**-2},
+        starts={
+            **{"sgd": 2**0.5, "adam": 2**-4.5, "adam_atan2": 2**-4.5, "adam_ps": 2**-2, "adafactor": 2**-2},
+            **{"muon": 2**-3.5, "muon_out_in": 2**-3.5, "muon_max": 2**-4.5},
+        },
         octaves=2,
         trials=8,
         parameterizations=("standard", "mup"),

@@ -12,7 +12,7 @@ first steps.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -85,7 +85,7 @@ def muon(
     kinds = layout.tree(["muon" if hidden else "adam" for hidden in is_hidden])
     adams = jax.tree.map(lambda kind, x: x if kind == "adam" else optax.MaskedNode(), kinds, scales.epsilon)
     axes = [leaf.axes for leaf, hidden in zip(layout.leaves, is_hidden, strict=True) if hidden]
-    directions = {
+    directions: dict[Hashable, optax.GradientTransformation] = {
         "muon": optax.chain(
             optax.trace(momentum, nesterov=True),  # pyright: ignore[reportArgumentType]
             orthogonalize(axes, factor=SHAPE_FACTORS[factor], dtype=dtype),
@@ -114,15 +114,15 @@ def orthogonalize(
         flat = [_flatten(x, each) for x, each in zip(leaves, axes, strict=True)]
         found: dict[int, jax.Array] = {}
         for batch in _batches(flat):
-            together = _newton_schulz(jnp.concatenate([flat[index].astype(dtype or flat[index].dtype) for index in batch]))
+            together = jnp.concatenate([flat[index].astype(dtype or flat[index].dtype) for index in batch])
             ends = np.cumsum([len(flat[index]) for index in batch])[:-1]
-            found |= zip(batch, jnp.split(together, ends), strict=True)
+            found |= zip(batch, jnp.split(_newton_schulz(together), ends), strict=True)
 
         def restored(index: int, x: jax.Array, axes: Axes) -> jax.Array:
             inputs, outputs = _sides(x, axes)
             return _unflatten(found[index].astype(x.dtype), x, axes) * factor(outputs, inputs)
 
-        return structure.unflatten([restored(index, *pair) for index, pair in enumerate(zip(leaves, axes, strict=True))])
+        return structure.unflatten([restored(index, x, axes[index]) for index, x in enumerate(leaves)])
 
     return optax.stateless(update)
 

@@ -47,11 +47,13 @@ def explain(
         prescription: The prescription.
         learning_rate: The base learning rate; with 1, the table shows factors.
         epsilon: The base epsilon; with 1, the table shows factors. None for an optimizer without epsilon.
+            Orthogonalized updates have none.
         epsilon_power: 2 for Adafactor, whose epsilon is added to squared gradients.
 
     Returns:
         One row per parameter. Unscaled parameters have no prescribed initial size.
     """
+    family = prescription.exponents.family
     return Explanation(
         tuple(
             ParameterRow(
@@ -62,7 +64,9 @@ def explain(
                 init_std=_rms(scales.init_std) if leaf.role else None,
                 multiplier=float(scales.multiplier),
                 learning_rate=learning_rate * float(scales.learning_rate),
-                epsilon=None if epsilon is None else epsilon * float(scales.epsilon) ** epsilon_power,
+                epsilon=None
+                if epsilon is None or (leaf.role and family.at(leaf.role).isometric)
+                else epsilon * float(scales.epsilon) ** epsilon_power,
             )
             for leaf, scales in zip(prescription.layout.leaves, prescription.scales.by_leaf(), strict=True)
         )

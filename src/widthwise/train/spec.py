@@ -55,8 +55,8 @@ class Spec:
     warmup: int = 30
     """Number of linear warm-up steps, followed by cosine decay to 0."""
     optimizer: str = "adam"
-    """Optimizer: sgd, adam, adam_atan2, adam_ps (Adam with parameter scaling), adafactor, muon, muon_out_in or muon_max.
-    Muon orthogonalizes updates of hidden matrices, times √max(1, out/in), √(out/in) or √max(out, in); Adam trains the rest."""
+    """Optimizer: sgd, adam, adam_atan2, adam_ps (Adam with parameter scaling), adafactor, muon, muon_out_in, muon_max.
+    Muon is for hidden matrices, with a factor √max(1, out/in), √(out/in) or √max(out, in); Adam trains the rest."""
     parameterization: str = "standard"
     """Parameterization: standard, ntk, mup or mean_field."""
     alignment: str = "full"
