@@ -178,7 +178,7 @@ def test_a_run_is_worked_out_fast_enough_for_tens_of_thousands():
 
 @pytest.mark.parametrize(
     ("optimizer", "moved"),
-    [("adam", [1, 8, 1, 8]), ("sgd", [1, 64, 1, 64]), ("adafactor", [1, 1, 1, 1])],
+    [("adam", [1, 8, 1, 8]), ("sgd", [1, 64, 1, 64]), ("adafactor", [1, 1, 1, 1]), ("muon", [1, 8, 1, 8])],
 )
 def test_a_search_starts_where_the_theory_moves_the_rate(optimizer, moved):
     names = ("standard", "ntk", "mup", "mean_field")
