@@ -3,6 +3,7 @@
 import math
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,6 @@ from gpu_settings import tell
 from widthwise.data import Evaluation, Order, Resident
 from widthwise.measure import Probe, log_spaced
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
-
-OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor", "muon", "muon_max")
 
 
 def lanes_for(part: str, width: int, count: int, *, optimizer: str = "adam", steps: int = 10_000) -> Lanes:
@@ -90,12 +89,12 @@ def measure(part: str, width: int) -> None:
     )
 
 
-def optimizers(part: str, width: int) -> None:
+def optimizers(part: str, width: int, names: Sequence[str]) -> None:
     """Time a step of each optimizer, one after another."""
     setting, models = settings.SETTINGS[part], 1 if part == "single" else settings.LANES
     count = settings.steps_for(setting, width, models)
     found = {}
-    for name in OPTIMIZERS:
+    for name in dict.fromkeys(("adam", *names)):
         steps = Steps(lanes_for(part, width, models, optimizer=name), count)
         steps()
         found[name] = settings.median_seconds(steps) / count
@@ -218,4 +217,4 @@ if __name__ == "__main__":
         case "single" | "lanes" as part:
             measure(part, chosen.width)
         case part:
-            optimizers(part.removeprefix("optimizers-"), chosen.width)
+            optimizers(part.removeprefix("optimizers-"), chosen.width, chosen.optimizers)

@@ -35,6 +35,7 @@ SETTINGS = {"single": Setting(vocabulary=32101, context=512), "lanes": Setting(v
 WIDTHS = {"single": (512, 1024, 2048, 4096), "lanes": (128, 256, 512)}
 LANES = 32
 MODES = ("compile", "reduce-overhead", "graph")
+OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor", "muon", "muon_max")
 # A sweep: 4 parameterizations × 9 learning rates.
 RATES = [2.0 ** (exponent / 2) for exponent in range(-22, -13)]
 PARAMETERIZATIONS = ("standard", "ntk", "mup", "mean_field")
@@ -78,4 +79,5 @@ def arguments(parts: list[str]) -> argparse.Namespace:
     parser.add_argument("part", choices=parts)
     parser.add_argument("--width", type=int, default=SWEEP_WIDTH)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--optimizers", nargs="+", choices=OPTIMIZERS, default=OPTIMIZERS)
     return parser.parse_args()
