@@ -54,22 +54,26 @@ def test_the_mlp_passes_and_a_wrong_exponent_fails(capsys):
     )
 
 
-def test_muon_with_a_factor_that_grows_needs_a_rate_that_falls(capsys):
-    """Times √max(out, in), updates are as large as Adam's at every width, and often get one rate for all widths."""
-    options = ["check", *TRANSFORMER, "--optimizer", "muon_max", "--learning-rate", "0.01"]
+@pytest.mark.parametrize(
+    ("optimizer", "constant", "in_use", "slope"),
+    [
+        ("muon_max", "3", "0", 0.5),  # updates as large as Adam's at every width, and one rate for all of them
+        ("muon", "30", "-1", -1.0),  # Adam's exponent on top of a factor that needs none
+    ],
+)
+def test_muon_passes_with_derived_exponents_and_fails_with_others_in_use(
+    capsys, optimizer: str, constant: str, in_use: str, slope: float
+):
+    """The constant makes hidden layers change as much by their own updates as by those below them."""
+    options = ["check", *TRANSFORMER, "--optimizer", optimizer, "--hidden-constant", constant]
     assert main(options) == 0
     assert "not the largest at these widths" not in capsys.readouterr().out  # no term is expected to grow
-    assert main([*options, "--rates=-1/2,0,-1/2", "--json"]) == 1
-    found = {layer["layer"]: layer for layer in json.loads(capsys.readouterr().out)["layers"]}
-    assert {layer["role"] for layer in found.values() if not layer["passed"]} == {"hidden"}
-    down = found["blocks/0/mlp/down/kernel"]
-    assert down["change"]["slope"] == pytest.approx(0.5, abs=0.15)
-    assert (down["expected"]["term"], down["expected"]["slope"]) == ("updated", pytest.approx(0.5))
-
-
-@pytest.mark.parametrize("optimizer", ["muon", "muon_out_in"])
-def test_muon_passes_in_the_mlp_with_the_other_factors(capsys, optimizer: str):
-    assert main(["check", *MLP, "--optimizer", optimizer, "--learning-rate", "0.03"]) == 0
+    assert main([*options, f"--rates=-1/2,{in_use},-1/2", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["layers"]
+    assert {layer["role"] for layer in found if not layer["passed"]} == {"hidden"}
+    (query,) = (layer for layer in found if layer["layer"] == "blocks/0/attention/query/kernel")
+    assert query["change"]["slope"] == pytest.approx(slope, abs=0.35)
+    assert (query["expected"]["term"], query["expected"]["slope"]) == ("updated", pytest.approx(slope))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ class CheckCommand:
     """Start with a readout that is smaller by (width / base width)^-1/2; for the standard and ntk transformer."""
     learning_rate: Annotated[float, positive("X")] = 3e-3
     """The base learning rate; choose one close to the best at the base width."""
+    hidden_constant: Annotated[float, positive("X")] = 1.0
+    """Constant factor on the learning rate of hidden layers; Muon's is usually larger than Adam's next to it."""
     base_width: Annotated[int | None, count("N", least=1), unset("the smallest")] = None
     """The width at which the base learning rate applies as it is."""
     seeds: Annotated[int, count("N", least=1)] = SEEDS
@@ -102,6 +104,7 @@ class CheckCommand:
             rates=self.rates,
             small_readout=self.small_readout,
             learning_rate=self.learning_rate,
+            hidden_constant=self.hidden_constant,
             eval_batches=1,
         )
 
@@ -118,7 +121,7 @@ class CheckCommand:
 
         def build(width: int) -> Subject:
             model = MLP(width=width, hidden_layers=self.blocks)
-            plan = prescribe(model, exponents, base_width=spec.base_width)
+            plan = prescribe(model, exponents, base_width=spec.base_width, constants=spec.constants)
             keys = jax.random.split(jax.random.key(0))
             examples = (
                 jax.random.normal(keys[0], (self.batch, model.inputs)),
