@@ -12,7 +12,6 @@ import pytest
 
 from tests.train.runs import LANGUAGE, MODEL, lane, program
 from widthwise.data import Order, Streamed
-from widthwise.measure import Probe
 from widthwise.theory import PARAMETERIZATIONS
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.lanes import _chunk
@@ -131,31 +130,21 @@ def test_a_chunk_that_is_not_full_gives_the_same_and_its_compilation_is_no_train
     assert seen[3].tokens_per_second > 0.2 * seen[2].tokens_per_second
 
 
-def test_muon_trains_resumes_and_measures_like_any_optimizer(tmp_path: Path):
-    """Interrupted and resumed to the bit, alone; side by side, the same losses; and alignment is measured."""
-    chosen = [lane(1e-2), lane(3e-3, seed=1)]
+def test_with_muon_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path):
+    """Its state is not the same for all parameters."""
 
-    def run(*, side_by_side: bool = False, checkpoints: Checkpoints | None = None, stop_after: int = 10**9):
+    def run(*, checkpoints: Checkpoints | None = None, stop_after: int = 10**9):
         calls = iter(range(10**9))
-        lanes = Lanes(program(optimizer="muon"), chosen, LANGUAGE, side_by_side=side_by_side)
-        probe = Probe(tokens=np.asarray(EVALUATION.tokens[0][:2, :-1]), steps=(20, 40))
-        return train(
-            lanes, EVALUATION, chunk=20, checkpoints=checkpoints, stop=lambda: next(calls) >= stop_after, probe=probe
-        )
+        lanes = Lanes(program(optimizer="muon"), [lane(1e-2)], LANGUAGE, side_by_side=False)
+        return train(lanes, EVALUATION, chunk=20, checkpoints=checkpoints, stop=lambda: next(calls) >= stop_after)[0]
 
     whole = run()
-    assert all(one.train_loss[-1] < one.train_loss[0] - 0.05 for one in whole)
+    assert whole.train_loss[-1] < whole.train_loss[0] - 0.05
     with Checkpoints(tmp_path) as checkpoints:
-        assert [one.steps for one in run(checkpoints=checkpoints, stop_after=0)] == [20, 20]
+        assert run(checkpoints=checkpoints, stop_after=0).steps == 20
     with Checkpoints(tmp_path) as checkpoints:
         resumed = run(checkpoints=checkpoints)
-    assert [one.train_loss for one in resumed] == [one.train_loss for one in whole]
-    assert [one.eval_loss for one in resumed] == [one.eval_loss for one in whole]
-    together = run(side_by_side=True)
-    np.testing.assert_allclose([one.train_loss for one in together], [one.train_loss for one in whole], rtol=1e-4)
-    for result in whole:
-        hidden = result.alignment[-1].layers["blocks/0/mlp/up/kernel"]
-        assert 0.5 < hidden["alpha"] < 1
+    assert (resumed.train_loss, resumed.eval_loss) == (whole.train_loss, whole.eval_loss)
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
