@@ -4,9 +4,9 @@ At the base width each is the optimizer it is named after. The factors are trans
 Optax direction of a known family can be used as well.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -17,11 +17,13 @@ from widthwise import optim
 from widthwise.optim.rates import MOST_DECAY
 from widthwise.parameterize import Layout, Leaf, PyTree, Scales
 from widthwise.planning.apply import at_path, clip_by_weighted_norm, made_for, map_with, scale_by_factors
+from widthwise.planning.muon import MUON_RATES, labels, muon_direction
 from widthwise.planning.stored import Stored
 from widthwise.scaling import Factors, Parameter, Planned
-from widthwise.theory import ADAFACTOR, ADAM, SGD, OptimizerFamily
+from widthwise.scaling.orthogonal import formula_of, has_muon
+from widthwise.theory import ADAFACTOR, ADAM, MUON, SGD, Family, with_adam
 
-DEFAULT_RATES = {SGD: 0.1, ADAM: 1e-3, ADAFACTOR: 1e-2}
+DEFAULT_RATES: Mapping[Family, float] = {SGD: 0.1, ADAM: 1e-3, ADAFACTOR: 1e-2}
 """The learning rates of a coordinate check: large enough to see changes, small enough for most models."""
 
 
@@ -66,8 +68,11 @@ class Optimizers(Planned):
 
     def _gradient_weight(self, parameter: Parameter) -> float:
         """Return the inverse of the growth of a parameter's gradient norm."""
+        epsilon = self.factors[parameter.path].epsilon
+        if self.family_of(parameter).isometric:  # there, epsilon follows the norm
+            return 1 / epsilon
         elements = prod(parameter.shape) / prod(parameter.base_shape)
-        return 1 / (self.factors[parameter.path].epsilon * elements**0.5)
+        return 1 / (epsilon * elements**0.5)
 
     def adamw(
         self,
@@ -130,6 +135,45 @@ class Optimizers(Planned):
         """Lion as in Optax, a member of Adam's family; see `adamw`."""
         self._expect(ADAM, "lion")
         return self._steps(self.around(optax.scale_by_lion(b1, b2, mu_dtype)), learning_rate, weight_decay, mask)
+
+    def muon(
+        self,
+        learning_rate: optax.ScalarOrSchedule,
+        *,
+        adam_learning_rate: optax.ScalarOrSchedule | None = None,
+        weight_decay: float = 0.0,
+        adam_weight_decay: float = 0.0,
+        mask: Any | None = None,
+        consistent_rms: float | None = None,
+        **options: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        """Return `optax.contrib.muon` with the factors of the plan: Muon for hidden matrices, AdamW for the rest.
+
+        Inputs and outputs of every matrix are those of the plan, so the way round in which a framework stores it,
+        stacked layers, and kernels with more than two axes make no difference. At the base width, only the default mask
+        differs from Optax.
+
+        Args:
+            learning_rate: The learning rate of Muon at the base width, or a schedule of it.
+            adam_learning_rate: That of AdamW; by default the same, as in Optax.
+            weight_decay: A step removes learning_rate · weight_decay of a matrix that Muon trains, at every width.
+            adam_weight_decay: The same for AdamW.
+            mask: Which parameters decay; by default all but vectors.
+            consistent_rms: The constant in front of √max(out, in), the factor of a plan for "muon_max"; 0.2 by default.
+            **options: As in Optax, such as `beta`, `ns_steps`, `eps`, `nesterov` and `adam_b1`.
+        """
+        family = self.exponents.family
+        if not has_muon(family):
+            self._expect(with_adam(MUON), "muon")
+        direction = muon_direction(self._by_path, family, consistent_rms=consistent_rms, options=options)
+        adam_rate = learning_rate if adam_learning_rate is None else adam_learning_rate
+        steps: dict[
+            Hashable, optax.GradientTransformation
+        ] = {  # apart from the direction, since its factors do not apply to weight decay
+            "muon": self._steps(optax.identity(), learning_rate, weight_decay, mask),
+            "adam": self._steps(optax.identity(), adam_rate, adam_weight_decay, mask),
+        }
+        return optax.chain(self.around(direction), optax.partition(steps, partial(labels, self._by_path)))
 
     def sgd(
         self,
@@ -240,7 +284,7 @@ class Optimizers(Planned):
         decay = optax.add_decayed_weights(weight_decay, self.decays if mask is None else mask)
         return optax.chain(direction, optax.identity() if none else decay, optax.scale_by_learning_rate(learning_rate))
 
-    def _expect(self, family: OptimizerFamily, name: str) -> None:
+    def _expect(self, family: Family, name: str) -> None:
         if self.exponents.family != family:
             raise ValueError(
                 f"the plan is for optimizers of the {self.exponents.family.name} family, and {name} is of "
@@ -248,12 +292,17 @@ class Optimizers(Planned):
             )
 
     def default(self, learning_rate: float | None = None) -> optax.GradientTransformation:
-        """Return the plainest optimizer of the plan's family: SGD, Adam or Adafactor."""
+        """Return the plainest optimizer of the plan's family: SGD, Adam, Adafactor, or Muon with Adam."""
         family = self.exponents.family
+        if has_muon(family):
+            if learning_rate is not None:
+                return self.muon(learning_rate)
+            return self.muon(MUON_RATES.get(formula_of(family), 0.0), adam_learning_rate=DEFAULT_RATES[ADAM])
         if family not in DEFAULT_RATES:
             raise ValueError(f"there is no default optimizer of the {family.name} family: pass optimizer=")
-        make = {SGD: self.sgd, ADAM: self.adam, ADAFACTOR: self.adafactor}[family]
-        return make(DEFAULT_RATES[family] if learning_rate is None else learning_rate)
+        make: Mapping[Family, Callable[..., optax.GradientTransformation]]
+        make = {SGD: self.sgd, ADAM: self.adam, ADAFACTOR: self.adafactor}
+        return make[family](DEFAULT_RATES[family] if learning_rate is None else learning_rate)
 
 
 def _refuse_bad_rate(learning_rate: optax.ScalarOrSchedule, weight_decay: float) -> None:

@@ -37,7 +37,7 @@ from widthwise.scaling.request import at_base_width, check_widths, find_exponent
 from widthwise.theory import (
     Alignment,
     Assessment,
-    OptimizerFamily,
+    Family,
     Parameterization,
 )
 from widthwise.trace import Trace, trace
@@ -207,7 +207,7 @@ def plan(
     example: Any = (),
     call: Callable[..., Any] | None = None,
     parameterization: Parameterization | str = "mup",
-    optimizer: OptimizerFamily | str = "adam",
+    optimizer: Family | str = "adam",
     alignment: Alignment | str = "full",
     exponents: Assessment | None = None,
     rules: Rules = NO_RULES,
@@ -230,7 +230,7 @@ def plan(
         call: How to call the model, if not as `model(*example)`: a function of the model and the example.
         parameterization: "mup", "standard", "ntk", "mean_field", or a `Parameterization`. Without multipliers, standard
             and NTK are the same, and so are muP and mean-field.
-        optimizer: The optimizer, such as "adamw", "sgd", "adafactor", "lion", or a family.
+        optimizer: The optimizer, such as "adamw", "sgd", "adafactor", "lion", "muon" (with Adam), or a family.
         alignment: "full", "none", "tensor_programs", or an `Alignment`.
         exponents: Exponents from `solve` or `check`, instead of the three above.
         rules: Roles and axes of particular parameters, by path. Rules take precedence over what is traced.

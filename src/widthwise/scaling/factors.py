@@ -9,6 +9,9 @@ embedding), and s the growth of its outputs, over which its gradient spreads. Wi
 - epsilon s^-g, and the floor of parameter scaling r^-b, as the initialization: a layer that starts at zero is to be
   updated as one that starts at its usual size. (With the paper's constant floor, its update would grow with width.)
 
+A matrix whose updates are orthogonalized has the rate that its optimizer leaves to set; see `scaling/orthogonal.py`.
+There epsilon is added to the norm of the gradient, so it follows that norm.
+
 Splitting the rate into a part of the fan-in and a part of the outputs makes no difference if everything grows alike.
 Otherwise it keeps activations and their changes constant, layer by layer.
 """
@@ -16,8 +19,10 @@ Otherwise it keeps activations and their changes constant, layer by layer.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from widthwise.scaling.orthogonal import Sides, by_axes, family_of, is_beside_muon, remaining_rate
 from widthwise.scaling.parameters import Parameter, Part
 from widthwise.theory import Assessment, OptimizerFamily, Role, check, solve, without_multipliers
+from widthwise.theory.exact import HALF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,7 @@ def for_tied(case: Assessment) -> Assessment:
 
 
 def find_factors(
-    parameters: tuple[Parameter, ...], case: Assessment, *, multipliers: bool = False
+    parameters: tuple[Parameter, ...], case: Assessment, *, multipliers: bool = False, sides: Sides = by_axes
 ) -> dict[str, Factors]:
     """Return the factors of every parameter.
 
@@ -79,6 +84,7 @@ def find_factors(
         case: The exponents.
         multipliers: Whether to keep the multipliers of the parameterization, relative to the base width, instead of
             storing parameters as they act.
+        sides: What optimizers that orthogonalize updates take for the two sides of a matrix.
     """
     tied = any(parameter.part is Part.TIED for parameter in parameters)
     if tied:
@@ -86,21 +92,27 @@ def find_factors(
     stored = without_multipliers(case)
     logits = stored.parameterization.readout.b
     by_role = {role: _of(case, stored, role) for role in {p.role or Role.EMBEDDING for p in parameters}}
+    beside = _hidden_beside_muon(case) if any(is_beside_muon(p, case.family) for p in parameters) else None
+    alpha = max(max(each.alpha, each.u) for each in case.alignment.hidden)
     found: dict[str, Factors] = {}
     for parameter in parameters:
         if parameter.role is None and parameter.gain_of is None and parameter.grows_head == 1:
             found[parameter.path] = Factors()
             continue
-        e = by_role[parameter.role or Role.EMBEDDING]
+        e = (is_beside_muon(parameter, case.family) and beside) or by_role[parameter.role or Role.EMBEDDING]
         r = parameter.grows_out if parameter.role is Role.EMBEDDING else parameter.grows_in
         s = parameter.grows_out
-        family = case.family.at(parameter.role or Role.EMBEDDING)
+        family = family_of(parameter, case.family)
         own = e.d - family.parameter_power * e.b - family.size  # what gradient and learning rate contribute
         rate = float(r) ** float(-own) * float(s) ** float(family.gradient_power * e.g)
+        epsilon = float(s) ** float(-e.g)
+        if family.isometric:
+            rate = float(r) ** float(HALF - e.d) * remaining_rate(parameter, case.family, alpha, sides)
+            epsilon *= float(r * s) ** 0.5
         factors = Factors(
             init=float(r) ** float(-e.b),
             learning_rate=rate,
-            epsilon=float(s) ** float(-e.g),
+            epsilon=epsilon,
             floor=float(r) ** float(-e.b),
         )
         if multipliers and parameter.linear and parameter.part is not Part.TIED:
@@ -114,6 +126,12 @@ def find_factors(
             factors = factors.moved(parameter.grows_head, missing, family)
         found[parameter.path] = factors
     return found
+
+
+def _hidden_beside_muon(case: Assessment) -> "_Exponents":
+    """Return the exponents of hidden parameters that the optimizer beside Muon trains."""
+    alone = solve(case.parameterization, case.family.at(Role.EMBEDDING), case.alignment)
+    return _of(alone, without_multipliers(alone), Role.HIDDEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ class Parameter:
         gain_of: The tied embedding whose logits this vector scales; None for all other parameters.
         grows_head: By what factor the heads are larger than at the base width, if this makes their queries and takes
             the factor that attention as 1/d needs.
+        muon: Whether Muon trains it, in a plan for Muon.
     """
 
     path: str
@@ -82,6 +83,7 @@ class Parameter:
     linear: bool = True
     gain_of: str | None = None
     grows_head: Fraction = Fraction(1)
+    muon: bool = False
 
     @property
     def role(self) -> Role | None:
@@ -136,6 +138,7 @@ def find_parameters(
     headless: bool = False,
     scaled_logits: bool = False,
     attention: Attention | None = None,
+    only_matrices: bool = False,
 ) -> tuple[Parameter, ...]:
     """Find the part that every parameter plays.
 
@@ -146,10 +149,13 @@ def find_parameters(
         headless: Whether the model has no readout on purpose.
         scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
         attention: "1/d" to let attention scores fall as 1/d where the model has 1/√d.
+        only_matrices: Whether Muon trains parameters of two axes only, unless a rule says so.
     """
     _refuse_different_trees(sizes.shapes, base.shapes)
     rule_of = dict(match_rules(list(sizes.shapes), rules))
     found = {path: _parameter(path, sizes, base, rule_of.get(path, Rule())) for path in sizes.shapes}
+    for path, parameter in found.items():
+        found[path] = replace(parameter, muon=_takes_muon(parameter, rule_of.get(path, Rule()), only_matrices))
     if all(parameter.shape == parameter.base_shape for parameter in found.values()):
         raise ValueError("no parameter changes with the width: expected build(width) to use its argument")
     readouts = (Part.READOUT, Part.INNER_READOUT, Part.TIED)
@@ -166,6 +172,18 @@ def find_parameters(
         for path, growth in _queries(sizes, base).items():
             found[path] = replace(found[path], grows_head=growth)
     return tuple(found.values())
+
+
+def _takes_muon(parameter: Parameter, rule: Rule, only_matrices: bool) -> bool:
+    """Return whether Muon trains a parameter: a hidden matrix, or what a rule says."""
+    if rule.muon is None:
+        return parameter.part is Part.HIDDEN and not (only_matrices and len(parameter.shape) != 2)
+    if rule.muon and parameter.role is not Role.HIDDEN:
+        raise ValueError(
+            f"{parameter.path!r} is to be trained by Muon, but is {parameter.part}: expected a hidden matrix, or an "
+            "inner readout"
+        )
+    return rule.muon
 
 
 def _queries(sizes: Traced, base: Traced) -> dict[str, Fraction]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from widthwise.scaling.factors import Factors
+from widthwise.scaling.orthogonal import family_of
 from widthwise.scaling.parameters import Parameter
 from widthwise.scaling.table import ChangedNumber, PlanTable, table_of
-from widthwise.theory import Assessment
+from widthwise.theory import Assessment, OptimizerFamily
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,10 @@ class Planned(ABC):
     def own_notes(self) -> tuple[str, ...]:
         """What a user should look at in this framework."""
         return ()
+
+    def family_of(self, parameter: Parameter) -> OptimizerFamily:
+        """Return the family of the optimizer that trains a parameter: in a mixture, one of several."""
+        return family_of(parameter, self.exponents.family)
 
     def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
         """Return a table of what is planned for every parameter.

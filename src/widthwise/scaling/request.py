@@ -6,12 +6,14 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+from widthwise.scaling.orthogonal import refuse_muon_alone
 from widthwise.scaling.parameters import Parameter, Part
 from widthwise.theory import (
     ADAFACTOR,
     ADAM,
     ALIGNMENTS,
     FAMILIES,
+    MUON_FACTORS,
     PARAMETERIZATIONS,
     SGD,
     Alignment,
@@ -19,7 +21,13 @@ from widthwise.theory import (
     Family,
     Parameterization,
     solve,
+    with_adam,
 )
+
+
+def _short(mixed: Family) -> str:
+    return mixed.name.removesuffix("+adam")
+
 
 FAMILY_OF: Mapping[str, Family] = MappingProxyType(
     {
@@ -27,9 +35,14 @@ FAMILY_OF: Mapping[str, Family] = MappingProxyType(
         **dict.fromkeys(("adamw", "nadam", "radam", "adamax", "lion", "adam_atan2"), ADAM),
         "adam_ps": ADAFACTOR,
         "momentum": SGD,
+        **{name: mixed for mixed in map(with_adam, MUON_FACTORS.values()) for name in (_short(mixed), mixed.name)},
     }
 )
-"""The families of optimizers by name."""
+"""The families of optimizers by name.
+
+Those who say Muon mean the mixture: its authors leave embeddings, readouts and vectors to Adam, and vectors have no
+orthogonalized updates. So "muon" is "muon+adam" here.
+"""
 
 
 def check_widths(**widths: int) -> None:
@@ -52,6 +65,7 @@ def find_exponents(
             _named(optimizer, FAMILY_OF, "optimizer"),
             _named(alignment, ALIGNMENTS, "alignment"),
         )
+    refuse_muon_alone(exponents.family)
     if exponents.rates is None:
         broken = "; ".join(str(constraint) for constraint in exponents.broken)
         raise ValueError(f"{exponents.parameterization.name!r} is unstable at initialization: {broken}")

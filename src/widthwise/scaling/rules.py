@@ -23,12 +23,15 @@ class Rule:
         linear: False for a parameter that the model does not use linearly, such as a temperature inside an exponential.
             A multiplier would not commute with its use, so the parameter gets the equivalent exponents with
             multiplier 1.
+        muon: In a plan for Muon, whether Muon trains it, or the optimizer beside it. By default Muon trains all hidden
+            matrices and no inner readouts.
         init: The constant in front of the initialization, for prescriptions without a `base` to measure it on.
     """
 
     role: Role | str | None = None
     axes: Axes | None = None
     linear: bool = True
+    muon: bool | None = None
     init: float = 1.0
 
     def __post_init__(self) -> None:

@@ -41,6 +41,7 @@ class PlanRow:
         count: The number of parameters.
         shape: Its shape.
         role: The part that it plays.
+        optimizer: The family of the optimizer that trains it.
         fan_in: The number of terms of the sum it enters; None if it enters none.
         init: The factor on its initial size.
         multiplier: The factor on the stored parameter.
@@ -52,6 +53,7 @@ class PlanRow:
     count: int
     shape: tuple[int, ...]
     role: str
+    optimizer: str
     fan_in: int | None
     init: float
     multiplier: float
@@ -81,18 +83,21 @@ class PlanTable:
 
     def __str__(self) -> str:
         several = any(row.count > 1 for row in self.rows)
-        names = ["path", *(["layers"] if several else []), "shape", "role", "fan-in", "init ×"]
+        mixed = len({row.optimizer for row in self.rows}) > 1
+        names = ["path", *(["layers"] if several else []), "shape", "role", *(["optimizer"] if mixed else [])]
+        names += ["fan-in", "init ×"]
         names += [*(["multiplier ×"] if self.multipliers else []), *self.headings]
-        right = [i for i, name in enumerate(names) if name not in ("path", "shape", "role")]
-        lines = text_table(names, [self._cells(row, several) for row in self.rows], right=right)
+        right = [i for i, name in enumerate(names) if name not in ("path", "shape", "role", "optimizer")]
+        lines = text_table(names, [self._cells(row, several, mixed) for row in self.rows], right=right)
         return "\n".join([lines, *(f"note: {note}" for note in self.notes)])
 
-    def _cells(self, row: PlanRow, several: bool) -> list[str]:
+    def _cells(self, row: PlanRow, several: bool, mixed: bool) -> list[str]:
         return [
             row.path,
             *([str(row.count)] if several else []),
             "×".join(map(str, row.shape)) or "scalar",
             row.role,
+            *([row.optimizer] if mixed else []),
             "–" if row.fan_in is None else str(row.fan_in),
             f"{row.init:.4g}",
             *([f"{row.multiplier:.4g}"] if self.multipliers else []),
@@ -111,6 +116,7 @@ def table_of(plan: "Planned", *, learning_rate: float | None, epsilon: float | N
             count=1,
             shape=parameter.shape,
             role=parameter.part.value,
+            optimizer=plan.family_of(parameter).name,
             fan_in=parameter.fan_in if parameter.axes.inputs else None,
             init=factors.init,
             multiplier=factors.multiplier,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from widthwise.torch.plan import TorchPlan
 
 Loss = Callable[[nn.Module, Any], Tensor]
-Make = Callable[["TorchPlan", nn.Module], torch.optim.Optimizer]
+Make = Callable[["TorchPlan", nn.Module], torch.optim.Optimizer | Sequence[torch.optim.Optimizer]]
 
 
 def check_plan(
@@ -68,11 +68,13 @@ def _trained(
     model = plan.init_(plan.builder.at(plan.width, seed))
     seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
     first = capture(model, seen)
-    optimizer = make(plan, model)
+    made = make(plan, model)
+    optimizers = made if isinstance(made, Sequence) else [made]
     with kept_randomness():
         seed_all(seed)
         for _ in range(steps):
-            optimizer.zero_grad()
+            model.zero_grad()
             loss(model, batch).backward()
-            optimizer.step()
+            for optimizer in optimizers:
+                optimizer.step()
     return measure(first, first), measure(first, capture(model, seen))

@@ -12,7 +12,7 @@ be compiled, sharded, saved and loaded as it is.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -30,6 +30,7 @@ from widthwise.scaling import (
     find_parameters,
 )
 from widthwise.scaling.attention import Attention, check_attention, grown_sums
+from widthwise.scaling.orthogonal import as_stored, formula_of, has_muon
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     ADAFACTOR,
@@ -38,10 +39,9 @@ from widthwise.theory import (
     Alignment,
     Assessment,
     Family,
-    OptimizerFamily,
     Parameterization,
 )
-from widthwise.torch.check import check_plan
+from widthwise.torch.check import Make, check_plan
 from widthwise.torch.groups import make_groups
 from widthwise.torch.head import ScaledHead, head_name, head_of
 from widthwise.torch.model import ModuleBuilder, in_plan
@@ -56,6 +56,9 @@ _OPTIMIZERS: Mapping[Family, tuple[Callable[..., torch.optim.Optimizer], float]]
     ADAFACTOR: (Adafactor, 1e-2),
 }
 """Optimizers for a coordinate check, with rates large enough to see changes and small enough for most models."""
+
+_MUON_RATES = {"sqrt(max(1,out/in))": 0.02, "sqrt(max(out,in))": 1e-2}
+"""The same for Muon, by its factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,7 @@ class TorchPlan(Planned):
         weight_decay: float = 0.0,
         eps: float | None = None,
         decays: Callable[[str], bool] | None = None,
+        of: Literal["muon", "adam"] | None = None,
     ) -> list[dict[str, Any]]:
         """Return parameter groups for an optimizer of the plan's family; equal ones are merged.
 
@@ -131,8 +135,10 @@ class TorchPlan(Planned):
             weight_decay: A step removes lr · weight_decay of a weight, at every width. The factors on the learning
                 rates do not apply to it. This needs an optimizer that decays weights apart from the gradient, such as
                 AdamW or SGD.
-            eps: Epsilon at the base width; by default 1e-8, and 1e-30 for Adafactor.
+            eps: Epsilon at the base width; by default 1e-8, 1e-30 for Adafactor, and 1e-7 for Muon.
             decays: Which parameters decay, by name; by default all but vectors, such as norm weights and biases.
+            of: In a plan for Muon, whose groups: "muon" for hidden matrices, "adam" for all other parameters. Groups
+                have `use_muon`, for classes that contain both, and `adjust_lr_fn`, the factor that was planned for.
         """
         return make_groups(
             in_plan(model, self.factors),
@@ -144,6 +150,7 @@ class TorchPlan(Planned):
             weight_decay=weight_decay,
             eps=eps,
             decays=decays,
+            of=of,
         )
 
     def optimizer(self, model: nn.Module, lr: float | None = None) -> torch.optim.Optimizer:
@@ -159,13 +166,24 @@ class TorchPlan(Planned):
         make, default = _OPTIMIZERS[family]
         return make(self.groups(model, lr=default if lr is None else lr))
 
+    def _optimizers(self, model: nn.Module, lr: float | None) -> Sequence[torch.optim.Optimizer]:
+        """Return the plainest optimizers of the plan: one, or Muon and AdamW."""
+        if not has_muon(self.exponents.family):
+            return [self.optimizer(model, lr)]
+        formula = formula_of(self.exponents.family)
+        if formula not in _MUON_RATES or not hasattr(torch.optim, "Muon"):
+            raise ValueError(f"this PyTorch has no Muon with a factor of {formula}: pass optimizer=")
+        muon_rate, adam_rate = (_MUON_RATES[formula], _OPTIMIZERS[ADAM][1]) if lr is None else (lr, lr)
+        muon = torch.optim.Muon(self.groups(model, of="muon", lr=muon_rate))
+        return [muon, torch.optim.AdamW(self.groups(model, of="adam", lr=adam_rate))]
+
     def check(
         self,
         loss: Callable[[nn.Module, Any], torch.Tensor],
         batch: Any,
         *,
         widths: Sequence[int] | None = None,
-        optimizer: "Callable[[TorchPlan, nn.Module], torch.optim.Optimizer] | None" = None,
+        optimizer: "Make | None" = None,
         learning_rate: float | None = None,
         seeds: int = SEEDS,
         steps: int = STEPS,
@@ -179,7 +197,7 @@ class TorchPlan(Planned):
             batch: Examples with targets, used at every step.
             widths: Two or more widths; by default one, two and four times the base width.
             optimizer: Makes the optimizer from a plan and a model, e.g.
-                `lambda plan, model: torch.optim.AdamW(plan.groups(model, lr=1e-3))`.
+                `lambda plan, model: torch.optim.AdamW(plan.groups(model, lr=1e-3))`; or several, as a list.
             learning_rate: The learning rate of the default optimizer of the plan's family.
             seeds: The number of runs per width; two or more for intervals.
             steps: The number of training steps.
@@ -193,7 +211,7 @@ class TorchPlan(Planned):
             self,
             loss,
             batch,
-            optimizer or (lambda plan, model: plan.optimizer(model, learning_rate)),
+            optimizer or (lambda plan, model: plan._optimizers(model, learning_rate)),
             widths=tuple(widths or (self.base_width * times for times in (1, 2, 4))),
             seeds=seeds,
             steps=steps,
@@ -214,7 +232,7 @@ def plan(
     example: Any = (),
     call: Callable[..., Any] | None = None,
     parameterization: Parameterization | str = "mup",
-    optimizer: OptimizerFamily | str = "adam",
+    optimizer: Family | str = "adam",
     alignment: Alignment | str = "full",
     exponents: Assessment | None = None,
     rules: Rules = NO_RULES,
@@ -235,7 +253,7 @@ def plan(
         call: How to call the model, if not as `model(*example)`: a function of the model and the example.
         parameterization: "mup", "standard", "ntk", "mean_field", or a `Parameterization`. Without multipliers, standard
             and NTK are the same, and so are muP and mean-field.
-        optimizer: The optimizer, such as "adamw", "sgd", "adafactor", "lion", or a family.
+        optimizer: The optimizer, such as "adamw", "sgd", "adafactor", "lion", "muon" (with Adam), or a family.
         alignment: "full", "none", "tensor_programs", or an `Alignment`.
         exponents: Exponents from `solve` or `check`, instead of the three above.
         rules: Roles and axes of particular parameters, by name. Rules take precedence over what is traced.
@@ -270,10 +288,11 @@ def plan(
     sizes, base, numbers = _compared(builder, width if width != base_width else 2 * base_width, base_width)
     head = None
     asked: dict[str, Any] = {"rules": rules, "headless": headless, "attention": attention}
+    find: dict[str, Any] = {**asked, "only_matrices": True}  # as torch.optim.Muon does
     try:
-        parameters = find_parameters(sizes, base, scaled_logits=scaled_logits, **asked)
+        parameters = find_parameters(sizes, base, scaled_logits=scaled_logits, **find)
     except ValueError as error:
-        parameters, head = _with_hook(builder, base_width, sizes, base, error, scaled_logits=scaled_logits, **asked)
+        parameters, head = _with_hook(builder, base_width, sizes, base, error, scaled_logits=scaled_logits, **find)
     if width == base_width:
         parameters = at_base_width(parameters)
     refuse_inner_readouts(parameters, exponents.family)
@@ -283,7 +302,7 @@ def plan(
         base_width=base_width,
         exponents=exponents,
         parameters=parameters,
-        factors=find_factors(parameters, exponents),
+        factors=find_factors(parameters, exponents, sides=as_stored),
         numbers=numbers,
         sums=() if width == base_width else grown_sums(sizes.meetings, base.meetings),
         head=head_of(head, parameters, exponents),

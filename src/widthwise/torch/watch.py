@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-from widthwise.theory import FAMILIES
+from widthwise.theory import ALL_FAMILIES, MUON_FACTORS
 
 FACTOR = "lr_factor"
 """The entry of a group that holds its factor on the learning rate."""
@@ -30,6 +30,8 @@ _FAMILIES = {
     torch.optim.Adamax: "adam",
 }
 """The families of optimizers, and of those derived from them. Others, such as a Lion of your own, are trusted."""
+
+_MUONS = {family.name for family in MUON_FACTORS.values()}
 
 _warned = WeakIdKeyDictionary()
 _watching: list[Any] = []
@@ -52,20 +54,38 @@ def _look(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
 
 
 def _foreign(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> str | None:
-    planned, name = groups[0].get(FAMILY), type(optimizer).__name__
+    name = type(optimizer).__name__
+    families = {group.get(FAMILY) for group in groups} & set(ALL_FAMILIES)  # a family of one's own is trusted
     if name == "Muon":
-        return f"the updates of {name} change with width in another way than the factors of the plan assume"
-    own = next((family for kind, family in _FAMILIES.items() if isinstance(optimizer, kind)), planned)
-    if planned == own or planned not in FAMILIES:  # a family of one's own may be meant for this optimizer
+        return _foreign_to_muon(optimizer, families)
+    own = next((family for kind, family in _FAMILIES.items() if isinstance(optimizer, kind)), None)
+    planned = next(iter(families - {own}), None)
+    if own is None or planned is None:
         return None
-    return f"{name} got groups of a plan for {planned}, which scales otherwise: plan with optimizer={own!r}"
+    instead = "take groups of='adam'" if planned in _MUONS else f"plan with optimizer={own!r}"
+    return f"{name} got groups of a plan for {planned}, which scales otherwise: {instead}"
+
+
+def _foreign_to_muon(optimizer: torch.optim.Optimizer, families: set[Any]) -> str | None:
+    is_own = type(optimizer).__module__.startswith("torch.")  # others may contain Adam, or have another factor
+    if families and not families & _MUONS:
+        return "the updates of Muon change with width in another way than those of the plan: plan with optimizer='muon'"
+    if is_own and families - _MUONS:
+        return "Muon got groups of a plan that are for Adam: take groups of='muon'"
+    if is_own and "muon_out_in" in families:
+        return (
+            "torch.optim.Muon does not have the factor sqrt(out/in) that the plan is for: plan with optimizer='muon', "
+            "for sqrt(max(1,out/in)), or 'muon_max', for sqrt(max(out,in))"
+        )
+    return None
 
 
 def _erased(groups: list[dict[str, Any]]) -> str | None:
     if any(isinstance(group["lr"], torch.Tensor) and group["lr"].device.type != "cpu" for group in groups):
         return None  # reading them would wait for the device
-    base = [float(group["lr"]) / group[FACTOR] for group in groups]
-    if all(math.isclose(x, base[0], rel_tol=1e-4, abs_tol=1e-30) for x in base):
+    first: dict[Any, float] = {}  # of Muon and of Adam beside it, which have rates of their own
+    base = [(group.get(FAMILY), float(group["lr"]) / group[FACTOR]) for group in groups]
+    if all(math.isclose(x, first.setdefault(name, x), rel_tol=1e-4, abs_tol=1e-30) for name, x in base):
         return None
     rates = ", ".join(f"{float(group['lr']):.3g} (factor {group[FACTOR]:.3g})" for group in groups)
     return (
