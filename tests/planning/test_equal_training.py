@@ -31,6 +31,7 @@ OPTIMIZERS = {
     "lion": lambda plan: plan.lion(1e-3, weight_decay=1.0),
     "adam_ps": lambda plan: plan.adam_ps(0.03, eps=1e-3, floor=0.1),
     "adafactor": lambda plan: plan.adafactor(0.03, epsilon=1e-5, floor=0.1, weight_decay=0.1),
+    "muon": lambda plan: plan.muon(0.02, adam_learning_rate=0.01, eps=1e-3, weight_decay=1.0, adam_weight_decay=1.0),
 }
 
 
@@ -128,7 +129,7 @@ def gradient(form: str) -> Any:
     return jax.jit(jax.grad(loss))
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adafactor", "muon"])
 def test_looped_and_scanned_layers_train_alike(optimizer: str):
     plans = {form: llama(form, optimizer) for form in LLAMAS}
     looped = trainable(plans["looped"].init(KEY))[0]

@@ -64,6 +64,7 @@ def test_a_table_can_be_written_as_json(plan: ww.Plan):
         "count": 3,
         "shape": [16, 16],
         "role": "hidden",
+        "optimizer": "adam",
         "fan_in": 16,
         "init": 0.5**0.5,
         "multiplier": 1,
