@@ -137,17 +137,6 @@ def test_an_optimizer_of_another_family_is_warned_of(plan):
         stepped(other, kind=torch.optim.AdamW)
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
-def test_muon_is_warned_of(plan):
-    model = GPT(128)
-    (weights,) = [group for group in plan.groups(model, lr=0.01) if group["eps"] < 1e-8 and group["lr"] < 0.01]
-    optimizer = torch.optim.Muon([weights])
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    with pytest.warns(UserWarning, match="the updates of Muon change with width in another way"):
-        optimizer.step()
-
-
 def test_a_model_of_another_width_is_refused(plan):
     with pytest.raises(ValueError, match=r"'transformer\.wte\.weight' has shape \(23, 64\): the plan is for width 128"):
         plan.groups(GPT(64), lr=0.01)
