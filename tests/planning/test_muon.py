@@ -104,6 +104,7 @@ def test_hidden_matrices_of_every_layout_are_orthogonalized():
     assert {p.path for p in layouts("muon").parameters if p.muon} == {
         *("queries", "merge", "scanned", "back", "outputs_first", "conv")
     }
+    assert layouts("muon").beside_muon == ("keys",)
 
 
 FACTORS = {
@@ -216,13 +217,12 @@ def test_which_parameters_decay_can_be_given_as_a_tree():
 
 
 def test_gradients_are_clipped_as_with_adam():
-    for optimizer in ("muon", "adamw"):
-        plan = planned(optimizer)
-        clipped = plan.clip_by_global_norm(0.1).update(plan.init(KEY), optax.EmptyState())[0]
-        if optimizer == "muon":
-            first = clipped
-    for path, gradient in named_leaves(clipped).items():
-        np.testing.assert_allclose(gradient, named_leaves(first)[path], rtol=1e-6)
+    clipped = [
+        named_leaves(plan.clip_by_global_norm(0.1).update(plan.init(KEY), optax.EmptyState())[0])
+        for plan in (planned("muon"), planned("adamw"))
+    ]
+    for path, gradient in clipped[0].items():
+        np.testing.assert_allclose(gradient, clipped[1][path], rtol=1e-6)
 
 
 def loss(model: Any, batch: Any) -> jax.Array:

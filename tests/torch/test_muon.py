@@ -1,5 +1,7 @@
 """Muon of PyTorch under a plan: groups for it and for AdamW beside it, or for one class that contains both."""
 
+import itertools
+import math
 import warnings
 from functools import partial
 from typing import Any
@@ -126,6 +128,23 @@ def test_every_factor_passes_with_its_own_exponent_and_fails_with_a_common_one(b
     found = checked(build, optimizer)
     assert found.passed, found
     assert not checked(build, optimizer, common).passed
+
+
+def test_a_check_expects_nothing_of_hidden_weights_beside_muon():
+    """The exponents of the theory are those of Muon's updates."""
+
+    def build(width: int) -> nn.Module:
+        sizes = (5, width, width, 6, width, 3)
+        return nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
+
+    plan = planned(build, example=torch.ones(2, 5))
+    found = plan.check(
+        lambda model, x: model(x).square().mean(), torch.ones(2, 5), widths=(32, 64), steps=1, show=False
+    )
+    expected = {layer.layer: layer.expected.slope for layer in found.layers}
+    assert math.isnan(expected["2.weight"])
+    assert not math.isnan(expected["1.weight"])
+    assert "nan" not in str(found)
 
 
 class Uneven(nn.Module):
@@ -272,7 +291,7 @@ def test_a_model_without_hidden_matrices_is_refused():
     def build(width: int) -> nn.Module:
         return nn.Sequential(nn.Linear(5, width), nn.Linear(width, 3))
 
-    with one_line("no parameter is a hidden matrix, which Muon could train: plan with optimizer='adamw'"):
+    with one_line("no parameter is a hidden matrix with two axes, which Muon could train: plan with optimizer='adamw'"):
         planned(build, example=torch.zeros(2, 5)).groups(build(128), lr=0.01, of="muon")
 
 

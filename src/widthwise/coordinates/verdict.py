@@ -11,7 +11,7 @@ constant. The expectation explains a slope; it does not affect the verdict.
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -32,6 +32,7 @@ def judge(
     roles: Mapping[str, Role | None],
     products: Sequence[str],
     exponents: Assessment,
+    apart: Collection[str] = (),
 ) -> CoordinateCheck:
     """Judge how the sizes of layers scale, from measurements before and after training.
 
@@ -44,11 +45,19 @@ def judge(
         roles: The roles of the parameters by path; None for those that are not scaled.
         products: The paths of scaled weights that act in products, and should have been measured.
         exponents: The prescribed exponents.
+        apart: The paths of weights whose updates do not have the exponents of their role: hidden ones beside Muon.
     """
     seeds = len(after[0])
     slopes = _Slopes(widths, seeds, before, after)
     layers = [
-        _judge(path, role, slopes, exponents, tolerance, tied=role is not roles[weights_of(path)[0]])
+        _judge(
+            path,
+            role,
+            slopes,
+            exponents,
+            tolerance,
+            own=role is not roles[weights_of(path)[0]] or not set(weights_of(path)).isdisjoint(apart),
+        )
         for path in slopes.paths
         if (role := slopes.role(path, roles)) is not None
     ]
@@ -136,24 +145,23 @@ def _tabulate(measured: Sequence[Sequence[Measured]]) -> Mapping[str, Mapping[st
     return {path: {name: columns[name][..., i] for name in FIELDS} for i, path in enumerate(paths)}
 
 
-def _judge(
-    path: str, role: Role, slopes: _Slopes, exponents: Assessment, tolerance: float, *, tied: bool
-) -> LayerCheck:
+def _judge(path: str, role: Role, slopes: _Slopes, exponents: Assessment, tolerance: float, *, own: bool) -> LayerCheck:
     return LayerCheck(
         layer=path,
         role=role,
         initial=slopes.size(path, "output", trained=False),
         size=slopes.size(path, "output"),
         change=slopes.size(path, "output_change"),
-        expected=_expect(path, role, slopes, exponents, tied=tied),
+        expected=_expect(path, role, slopes, exponents, own=own),
         tolerance=tolerance,
     )
 
 
-def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment, *, tied: bool) -> Expectation:
+def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment, *, own: bool) -> Expectation:
     """Return the largest of the three terms of the change, in exponents of n.
 
-    A tied readout has the size of an embedding, and its inputs that of the logits: no exponents of the theory are its.
+    Those that scale in a way of their own have no exponents of the theory: a tied readout, which has the size of an
+    embedding, and whose inputs have that of the logits; and hidden weights beside Muon.
     """
     index = INDEX[role]
     layer = exponents.parameterization.layers[index]
@@ -174,7 +182,7 @@ def _expect(path: str, role: Role, slopes: _Slopes, exponents: Assessment, *, ti
         "joint": joint + moved + entered,
     }
     term: Term = max(terms, key=lambda name: slopes.at_largest(path, name))
-    if tied:
+    if own:
         unknown = math.nan
         return Expectation(slope=unknown, term=term, fastest=term, fastest_slope=unknown, alpha=alpha, omega=omega, u=u)
     fastest: Term = max(terms, key=lambda name: terms[name] if math.isfinite(terms[name]) else -math.inf)

@@ -65,6 +65,7 @@ def check_coordinates(
         roles=subjects[0].roles,
         products=subjects[0].products,
         exponents=subjects[0].exponents,
+        apart=subjects[0].apart,
     )
 
 

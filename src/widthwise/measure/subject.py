@@ -26,6 +26,7 @@ class Subject:
         start: Returns the stored parameters and the rest of the training state for a seed.
         step: Takes a training step: maps parameters, state and step number to parameters and state.
         measure: Measures the layers, given the initial and the current stored parameters.
+        apart: The paths of weights whose updates do not have the exponents of their role.
     """
 
     exponents: Assessment
@@ -34,6 +35,7 @@ class Subject:
     start: Callable[[int], tuple[PyTree, PyTree]]
     step: Callable[[PyTree, PyTree, int], tuple[PyTree, PyTree]]
     measure: Callable[[PyTree, PyTree], Measurement]
+    apart: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -61,4 +61,5 @@ def subject_of(plan: "Plan", optimizer: optax.GradientTransformation, loss: Loss
         start=start,
         step=lambda params, state, index: update(programs.gradients(params, batch), state, params),
         measure=lambda initial, params: programs.look(initial, params, batch),
+        apart=plan.beside_muon,
     )

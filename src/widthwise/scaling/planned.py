@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from widthwise.scaling.factors import Factors
-from widthwise.scaling.orthogonal import family_of
+from widthwise.scaling.orthogonal import family_of, is_beside_muon
 from widthwise.scaling.parameters import Parameter
 from widthwise.scaling.table import ChangedNumber, PlanTable, table_of
 from widthwise.theory import Assessment, OptimizerFamily
@@ -54,6 +54,11 @@ class Planned(ABC):
     def family_of(self, parameter: Parameter) -> OptimizerFamily:
         """Return the family of the optimizer that trains a parameter: in a mixture, one of several."""
         return family_of(parameter, self.exponents.family)
+
+    @property
+    def beside_muon(self) -> tuple[str, ...]:
+        """The paths of parameters that start as hidden matrices do, but that another optimizer than Muon trains."""
+        return tuple(p.path for p in self.parameters if is_beside_muon(p, self.exponents.family))
 
     def explain(self, *, learning_rate: float | None = None, epsilon: float | None = None) -> PlanTable:
         """Return a table of what is planned for every parameter.

@@ -56,6 +56,7 @@ def check_plan(
         roles={parameter.path: parameter.role for parameter in plan.parameters},
         products=tuple(p.path for p in plan.parameters if p.role is not None and p.axes.inputs),
         exponents=plan.exponents,
+        apart=plan.beside_muon,
     )
     if show:
         print(result)  # noqa: T201

@@ -94,7 +94,10 @@ def _refuse_mixture(family: Family, parameters: Sequence[Parameter], of: str | N
         return
     muon = [p.path for p in parameters if family_of(p, family).isometric]
     if not muon:
-        raise ValueError("no parameter is a hidden matrix, which Muon could train: plan with optimizer='adamw'")
+        raise ValueError(
+            "no parameter is a hidden matrix with two axes, which Muon could train: plan with optimizer='adamw', or "
+            "name others that your Muon takes with Rule(muon=True)"
+        )
     if of is None:
         other = next(p.path for p in parameters if p.path not in muon)
         raise ValueError(
