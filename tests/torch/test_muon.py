@@ -224,7 +224,7 @@ class BothInOne(torch.optim.Optimizer):
             assert set(group) | options == {"params", "lr", "weight_decay", "use_muon", *options}
         super().__init__(groups, {})
 
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         pass
 
 
