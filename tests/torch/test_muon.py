@@ -277,8 +277,7 @@ def one_line(match: str) -> Any:
 def test_groups_are_asked_for_one_optimizer_at_a_time():
     model = GPT(128)
     with one_line(
-        r"Muon trains 'transformer\.h\.0\.attn\.c_attn\.weight' and Adam trains 'transformer\.wte\.weight': "
-        "expected of='muon'"
+        r"Muon trains 'transformer\.h\.0\.attn\.c_attn\.weight', and Adam what is no hidden matrix: expected of='muon'"
     ):
         planned().groups(model, lr=0.01)
     with one_line("of is 'muon', but the plan is for adam alone: plan with optimizer='muon'"):

@@ -297,7 +297,8 @@ class Optimizers(Planned):
         if has_muon(family):
             if learning_rate is not None:
                 return self.muon(learning_rate)
-            return self.muon(MUON_RATES.get(formula_of(family), 0.0), adam_learning_rate=DEFAULT_RATES[ADAM])
+            rate = MUON_RATES.get(formula_of(family), 0.0)  # which is refused for the factor that Optax does not have
+            return self.muon(rate, adam_learning_rate=DEFAULT_RATES[ADAM])
         if family not in DEFAULT_RATES:
             raise ValueError(f"there is no default optimizer of the {family.name} family: pass optimizer=")
         make: Mapping[Family, Callable[..., optax.GradientTransformation]]

@@ -99,10 +99,9 @@ def _refuse_mixture(family: Family, parameters: Sequence[Parameter], of: str | N
             "name others that your Muon takes with Rule(muon=True)"
         )
     if of is None:
-        other = next(p.path for p in parameters if p.path not in muon)
         raise ValueError(
-            f"Muon trains {muon[0]!r} and Adam trains {other!r}: expected of='muon' for the groups of one, of='adam' "
-            "for those of the other"
+            f"Muon trains {muon[0]!r}, and Adam what is no hidden matrix: expected of='muon' for the groups of one, "
+            "of='adam' for those of the other"
         )
 
 
