@@ -173,6 +173,30 @@ def test_own_limits_are_named_before_those_of_other_layers(capsys):
     }
 
 
+def test_a_decay_rule_shows_what_it_leads_to(capsys):
+    rows = [
+        line.split() for line in printed(capsys, *MUP_ADAM, "--alignment", "full", "--decay-rule", "all").splitlines()
+    ]
+    assert ["hidden", "0", "0", "-1", "-1/2", "0", "1", "-1", "-1/2", "0", "1"] in rows  # independent
+    assert ["hidden", "-1/2", "1/2", "-3/4", "-1/4", "-1/4", "3/4", "-1/2", "0", "-1/2", "1/2"] in rows  # sqrt
+    assert ["sqrt", "embedding", "no", "decay"] in rows
+
+
+def test_decay_in_json_stands_beside_the_rates(capsys):
+    case = as_json(capsys, *MUP_ADAM, "--alignment", "full", "--decay-rule", "inverse")
+    assert case["exponents"]["hidden"]["learning_rate"] == "-1"
+    (decay,) = case["decay"]
+    assert decay["rule"] == "inverse"
+    assert decay["layers"]["hidden"]["removed_per_step"] == "-1"
+    assert decay["layers"]["hidden"]["independent"]["size_over_init"] == "0"
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_decay_of_a_network_that_is_unstable_at_initialization_is_an_answer(capsys, options: list[str]):
+    own = ["--embedding", "0,0", "--hidden", "0,0", "--readout", "0,1/2", "--decay-rule", "coupled"]
+    assert ("null" if options else "unstable at initialization") in printed(capsys, *own, *options)
+
+
 def test_nothing_is_said_of_depth_about_rates_that_were_brought(capsys):
     chosen = ["--optimizer", "adam", "--alpha", "1", "--omega", "3/4"]
     assert "--layers" not in printed(capsys, *OWN_GLOBAL, *chosen)

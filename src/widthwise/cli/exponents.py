@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from widthwise.cli.arguments import count, named, numbers, unset
 from widthwise.cli.output import table
 from widthwise.theory import (
+    ALIGNED_UPDATES,
     ALIGNMENTS,
     ALL_FAMILIES,
+    DECAY_RULES,
     FAMILIES,
     FULL,
     NONE,
@@ -20,10 +22,14 @@ from widthwise.theory import (
     Alignment,
     Assessment,
     Constraint,
+    DecayRule,
+    Equilibrium,
     Family,
     Layer,
     Parameterization,
     check,
+    decay_to_json,
+    equilibria,
     exact,
     limits,
     power_of_n,
@@ -71,6 +77,14 @@ class ExponentsCommand:
     """Your own hidden layers, in the same form. All three go together."""
     readout: OwnLayer = None
     """Your own readout, in the same form."""
+    decay_rule: Annotated[
+        tuple[DecayRule, ...] | None,
+        named({**{name: (rule,) for name, rule in DECAY_RULES.items()}, "all": tuple(DECAY_RULES.values())}),
+        unset("learning rates only"),
+    ] = None
+    """Show what weight decay leads to under a rule, or under all of them, in place of the learning rates. independent:
+    a step removes the same part of every weight at every width. coupled: a constant decay times the scaled learning
+    rate. sqrt: sqrt(n) times the scaled learning rate in hidden layers, none elsewhere. inverse: 1/n."""
     json: bool = False
     """Print JSON: one object for one case, a list for several."""
 
@@ -78,9 +92,12 @@ class ExponentsCommand:
         """Print the cases that the options select."""
         cases = self.cases()
         solved = len(self.embedding or ()) < 3
+        rules = self.decay_rule or ()
         if self.json:
-            values = [to_json(case) for case in cases]
+            values = [_to_json(case, rules) for case in cases]
             print(json.dumps(values[0] if len(cases) == 1 else values, indent=2))
+        elif rules:
+            print(_tabulate_decay(cases, rules))
         else:
             print(_tabulate_case(cases[0], solved=solved) if len(cases) == 1 else _tabulate_cases(cases, solved=solved))
         return 0
@@ -214,6 +231,51 @@ def _tabulate_case(case: Assessment, *, solved: bool) -> str:
     else:
         lines += [f"Broken: {constraint}." for constraint in case.broken]
     return "\n".join(lines)
+
+
+def _to_json(case: Assessment, rules: Sequence[DecayRule]) -> dict[str, Any]:
+    decay = {"decay": [decay_to_json(case, rule) for rule in rules]} if rules else {}
+    return {**to_json(case), **decay}
+
+
+def _tabulate_decay(cases: Sequence[Assessment], rules: Sequence[DecayRule]) -> str:
+    """Return what rules of weight decay lead to: a block for every case, rows for rules and layers."""
+    apart = ["size", "size /\ninit", "eff.\nrate", "const.\nat α"]
+    headings = ["decay", "layer", "step\nremoves", "steps", "", *apart, "", *apart]
+    lines = [
+        "Exponents of the width n: the part of a weight that a step removes; the steps to",
+        "equilibrium; there, the size of weights, the same relative to the initialization, the",
+        "part that a step changes (the effective rate), and the alignment α of weights with",
+        "activations at which outputs have constant size (1/2 by chance, 1 in full).",
+        "On the left, updates are independent from step to step; on the right, they agree.",
+    ]
+    for case in cases:
+        rows = [row for rule in rules for row in _decay_rows(case, rule)]
+        lines += [
+            "",
+            f"{case.parameterization.name}, {case.family.name}, alignment {_describe(case.alignment)}",
+            table(headings, rows, right=range(2, len(headings)), gap=1),
+        ]
+    return "\n".join(lines)
+
+
+def _decay_rows(case: Assessment, rule: DecayRule) -> list[list[str]]:
+    if case.rates is None or case.gradients is None:
+        return [[rule.name, "unstable at initialization"]]
+    independent, aligned = equilibria(case, rule), equilibria(case, rule, persistence=ALIGNED_UPDATES)
+    rows = [
+        [label, "no decay"]
+        if one is None or other is None
+        else [label, str(-one.removed), str(one.removed), "", *_settled(one), "", *_settled(other)]
+        for label, one, other in zip(case.parameterization.labels, independent, aligned, strict=True)
+    ]
+    return [["" if position else rule.name, *row] for position, row in enumerate(_merged(rows))]
+
+
+def _settled(found: Equilibrium) -> list[str]:
+    negatives = (found.size, found.since_init, found.effective_rate)
+    alignment = MISSING if found.alignment is None else str(found.alignment)
+    return [*(MISSING if value is None else str(-value) for value in negatives), alignment]
 
 
 def _heading(alignment: str, family: str) -> str:

@@ -17,6 +17,17 @@ from widthwise.theory.checker import Verdict as Verdict
 from widthwise.theory.checker import check as check
 from widthwise.theory.constraints import Bound as Bound
 from widthwise.theory.constraints import Constraint as Constraint
+from widthwise.theory.decay import ALIGNED_UPDATES as ALIGNED_UPDATES
+from widthwise.theory.decay import COUPLED as COUPLED
+from widthwise.theory.decay import DECAY_RULES as DECAY_RULES
+from widthwise.theory.decay import INDEPENDENT as INDEPENDENT
+from widthwise.theory.decay import INDEPENDENT_UPDATES as INDEPENDENT_UPDATES
+from widthwise.theory.decay import INVERSE as INVERSE
+from widthwise.theory.decay import SQRT as SQRT
+from widthwise.theory.decay import DecayRule as DecayRule
+from widthwise.theory.decay import Equilibrium as Equilibrium
+from widthwise.theory.decay import equilibria as equilibria
+from widthwise.theory.decay import read_decay_rule as read_decay_rule
 from widthwise.theory.equivalence import Comparison as Comparison
 from widthwise.theory.equivalence import EquivalenceClass as EquivalenceClass
 from widthwise.theory.equivalence import compare as compare
@@ -24,6 +35,7 @@ from widthwise.theory.equivalence import move as move
 from widthwise.theory.exact import Exact as Exact
 from widthwise.theory.exact import exact as exact
 from widthwise.theory.exact import power_of_n as power_of_n
+from widthwise.theory.export import decay_to_json as decay_to_json
 from widthwise.theory.export import to_json as to_json
 from widthwise.theory.families import ADAFACTOR as ADAFACTOR
 from widthwise.theory.families import ADAM as ADAM

@@ -1,13 +1,15 @@
 """An assessment as JSON values: exact exponents of n, as strings ("-1/2" means n^-1/2).
 
 Only `residual` keeps the sign of the theory: it is r_L itself, so "1/2" means a change of n^-1/2. `slack` is the
-distance to a bound.
+distance to a bound, and `constant_output_at` an alignment.
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from widthwise.theory.checker import Assessment
+from widthwise.theory.decay import ALIGNED_UPDATES, INDEPENDENT_UPDATES, DecayRule, Equilibrium, equilibria
 
 Json: TypeAlias = dict[str, Any]
 
@@ -40,6 +42,54 @@ def to_json(case: Assessment) -> Json:
             {"name": c.name, "layer": c.layer, "slack": str(c.slack), "binding": c.binding} for c in case.constraints
         ],
     }
+
+
+def decay_to_json(case: Assessment, rule: DecayRule) -> Json:
+    """Return what a rule of weight decay leads to in every layer, as values for `json.dumps`.
+
+    Layers that do not decay, and cases that are unstable at initialization, are None. In equilibrium, `independent` is
+    for updates that are independent from step to step, `aligned` for updates that point the same way.
+
+    >>> from widthwise.theory import ADAM, FULL, SQRT, STANDARD, solve
+    >>> hidden = decay_to_json(solve(STANDARD, ADAM, FULL), SQRT)["layers"]["hidden"]
+    >>> hidden["removed_per_step"], hidden["independent"]["size"]
+    ('-1/2', '-3/4')
+    """
+    count = len(case.parameterization.layers)
+    if case.rates is None or case.gradients is None:
+        layers: list[Json | None] = [None] * count
+    else:
+        both = (equilibria(case, rule, persistence=p) for p in (INDEPENDENT_UPDATES, ALIGNED_UPDATES))
+        layers = [_decay(*pair) for pair in zip(*both, strict=True)]
+    return {
+        "rule": rule.name,
+        "layers": {"embedding": layers[0], "hidden": _one_or_all(layers[1:-1]), "readout": layers[-1]},
+    }
+
+
+def _decay(independent: Equilibrium | None, aligned: Equilibrium | None) -> Json | None:
+    if independent is None or aligned is None:
+        return None
+    return {
+        "removed_per_step": str(-independent.removed),
+        "steps": str(independent.removed),
+        "independent": _equilibrium(independent),
+        "aligned": _equilibrium(aligned),
+    }
+
+
+def _equilibrium(found: Equilibrium) -> dict[str, str | None]:
+    return {
+        "size": _power(found.size),
+        "size_over_init": _power(found.since_init),
+        "effective_rate": _power(found.effective_rate),
+        "output": _power(found.output),
+        "constant_output_at": None if found.alignment is None else str(found.alignment),
+    }
+
+
+def _power(negative: Fraction | None) -> str | None:
+    return None if negative is None else str(-negative)
 
 
 def _layer(case: Assessment, index: int) -> dict[str, str | None]:
