@@ -182,6 +182,15 @@ def test_weight_decay_is_independent_of_the_learning_rate_and_of_the_factors(opt
 
 
 @every_optimizer
+def test_each_parameter_can_have_a_decay_of_its_own(optimizer: Optimizer):
+    zeros = jax.tree.map(np.zeros_like, GRADIENTS)
+    each = {**jax.tree.map(lambda _: 0.0, PARAMS), "hidden": 0.1}
+    params = trained(optimizer, PARAMS, scales_like(0), 0.01, zeros, weight_decay=each, schedule=SCHEDULE)
+    left = np.prod([1 - 0.1 * float(SCHEDULE(t)) for t in range(5)])
+    assert_close(params, {**PARAMS, "hidden": left * PARAMS["hidden"]})
+
+
+@every_optimizer
 def test_all_numbers_are_data_one_trace_serves_all(optimizer: Optimizer):
     before, found = _steps._cache_size(), []
     for seed in range(3):

@@ -213,6 +213,31 @@ def test_embeddings_decay_and_positions_that_are_added_do_not():
     assert plan.decays(plan.init(KEY)) == {"table": True, "positions": False, "out": True}
 
 
+@pytest.mark.parametrize("rule", ["independent", "coupled", "sqrt", "inverse"])
+@pytest.mark.parametrize("decay", [0.3, optax.constant_schedule(0.3)], ids=["number", "schedule"])
+def test_decay_removes_what_the_rule_says(rule: str, decay: Any):
+    plan = ww.plan(build, width=16, base_width=8, example=X, decay_rule=rule)
+    with_decay, without = (one_update(plan.adamw(0.1, weight_decay=x)) for x in (decay, 0.0))
+    for parameter in plan.parameters:
+        path, rate = parameter.path, plan.factors[parameter.path].learning_rate
+        expected = {
+            "independent": 1.0,
+            "coupled": rate,
+            "sqrt": rate * float(parameter.grows_in) ** 0.5 if parameter.role is ww.Role.HIDDEN else 0.0,
+            "inverse": 1 / float(parameter.grows_out if parameter.role is ww.Role.EMBEDDING else parameter.grows_in),
+        }[rule]
+        removed = (without[path] - with_decay[path]) / 0.03
+        np.testing.assert_allclose(
+            removed, (0 if parameter.is_vector else expected) * named_leaves(start())[path], rtol=1e-3, atol=1e-4
+        )
+
+
+def test_at_the_base_width_every_rule_is_plain_decay_of_what_it_lets_decay():
+    for rule in ("independent", "coupled", "inverse"):
+        plan = ww.plan(build, width=8, base_width=8, example=X, decay_rule=rule)
+        assert {factors.decay for factors in plan.factors.values()} == {1.0}
+
+
 def test_what_decays_can_be_chosen():
     mask = jax.tree.map(lambda _: False, start()) | {"norm": {"scale": True, "bias": False}}
     updates, plain = (one_update(planned().adamw(0.1, weight_decay=x, mask=mask)) for x in (0.2, 0.0))

@@ -70,6 +70,7 @@ def test_a_table_can_be_written_as_json(plan: ww.Plan):
         "multiplier": 1,
         "learning_rate": 0.5,
         "epsilon": 0.5,
+        "decay": 1,
     }
     assert found["notes"] == []
 

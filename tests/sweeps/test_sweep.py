@@ -37,6 +37,21 @@ def test_an_optimizer_without_epsilon_has_one_setting_for_all_epsilons():
     assert [setting.optimizer for setting in found].count("adam") == 4
 
 
+def test_without_decay_there_is_one_setting_for_all_rules_of_decay():
+    found = settings(weight_decay=(0.0, 1e-4), decay_rule=("independent", "coupled", "sqrt"))
+    assert [setting.decay_rule for setting in found if setting.weight_decay] == ["independent", "coupled", "sqrt"]
+    assert [setting.decay_rule for setting in found if not setting.weight_decay] == ["independent"]
+
+
+def test_a_rule_of_decay_is_part_of_a_sweep_only_if_it_is_not_the_usual_one():
+    """Sweeps from before it was an option keep their identity."""
+    plain, changed = Setting(weight_decay=1e-4), Setting(weight_decay=1e-4, decay_rule="inverse")
+    assert "decay_rule" not in plain.to_json()
+    assert changed.to_json()["decay_rule"] == "inverse"
+    run = SweepData(TINY).run(apply(changed, TINY, Constants()))
+    assert Setting.of(run.request) == changed
+
+
 @pytest.mark.parametrize("rates", ["global", "none", "0,-1,-1/2"])
 @pytest.mark.parametrize("horizon", ["fixed", "compute_optimal"])
 def test_a_setting_survives_the_way_into_the_store_and_back(rates, horizon):

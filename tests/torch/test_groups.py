@@ -44,6 +44,28 @@ def test_a_step_removes_the_same_part_of_every_weight_at_every_width(plan):
         torch.testing.assert_close(parameter, expected)
 
 
+@pytest.mark.parametrize(
+    ("rule", "embedding", "hidden"),
+    [("independent", 1, 1), ("coupled", 1, 1 / 4), ("sqrt", 0, 1 / 2), ("inverse", 1 / 4, 1 / 4)],
+)
+def test_a_step_removes_what_the_rule_says(rule: str, embedding: float, hidden: float):
+    """At four times the base width, where the rate of hidden layers is a quarter."""
+    plan = ww.torch.plan(GPT, width=128, base_width=32, example=TOKENS, decay_rule=rule)
+    model = GPT(128)
+    groups = plan.groups(model, lr=0.01, weight_decay=0.1)
+    removed = {p: g["lr"] * g["weight_decay"] for g in groups for p in g["params"]}
+    assert removed[model.get_parameter("transformer.wpe.weight")] == pytest.approx(0.001 * embedding)
+    assert removed[model.get_parameter("transformer.h.0.mlp.c_fc.weight")] == pytest.approx(0.001 * hidden)
+    assert plan.at(64).decay_rule.name == rule
+    assert ("decay ×" in str(plan)) == (rule != "independent")
+
+
+def test_a_rule_that_would_remove_too_much_is_refused():
+    plan = ww.torch.plan(GPT, width=128, base_width=32, example=TOKENS, optimizer="sgd", decay_rule="sqrt")
+    with pytest.raises(ValueError, match=r"lr · weight_decay · 2 = 0\.06 of every weight"):
+        plan.groups(GPT(128), lr=0.3, weight_decay=0.1)
+
+
 def test_which_parameters_decay_can_be_chosen_and_frozen_ones_are_left_out(plan):
     model = GPT(128)
     model.get_parameter("transformer.wpe.weight").requires_grad_(False)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import jax
 import pytest
 
 from widthwise.train import Spec, resolve
@@ -28,6 +29,7 @@ def run_id(spec: Spec) -> str:
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"learning_rate": float("inf")}, "learning_rate is inf: expected a finite number above 0"),
         ({"weight_decay": float("nan")}, "weight_decay is nan: expected a finite number, 0 or more"),
+        ({"decay_rule": "mup"}, "decay_rule is 'mup': expected one of independent, coupled, sqrt, inverse"),
         ({"weight_decay": float("inf")}, "weight_decay is inf"),
         ({"epsilon": float("inf")}, "epsilon is inf"),
         ({"hidden_constant": float("inf")}, "hidden_constant is inf"),
@@ -89,6 +91,35 @@ def test_what_computes_something_else_is_another_run(changes: dict):
 def test_away_from_the_base_width_the_alignment_matters():
     wide = replace(BASE, width=128)
     assert len({run_id(replace(wide, alignment=name)) for name in ("full", "none", "global")}) == 3
+
+
+RULES = ("independent", "coupled", "sqrt", "inverse")
+DECAYED = replace(BASE, width=128, weight_decay=1e-3)
+
+
+def test_a_rule_of_decay_matters_away_from_the_base_width_and_with_a_decay():
+    assert len({run_id(replace(DECAYED, decay_rule=rule)) for rule in RULES}) == 4
+    assert len({run_id(replace(DECAYED, weight_decay=0.0, decay_rule=rule)) for rule in RULES}) == 1
+    at_base = {rule: run_id(replace(DECAYED, width=64, decay_rule=rule)) for rule in RULES}
+    assert at_base["independent"] == at_base["coupled"] == at_base["inverse"] != at_base["sqrt"]
+
+
+def test_a_rule_of_decay_is_left_out_of_requests_if_it_is_the_usual_one():
+    """Studies from before it was an option compare equal."""
+    assert "decay_rule" not in DECAYED.to_json()
+    changed = replace(DECAYED, decay_rule="sqrt")
+    assert Spec.from_json(changed.to_json()) == changed
+
+
+def test_rules_of_decay_share_one_program():
+    """What a step removes is data of a lane, so runs under different rules train side by side."""
+    runs = [resolve(replace(DECAYED, decay_rule=rule), vocabulary=32, data={}) for rule in RULES]
+    assert len({run.program for run in runs}) == 1
+    assert len({jax.tree.structure(run.lane) for run in runs}) == 1
+    matrix = jax.tree.leaves(runs[0].lane.scales.learning_rate).index(0.5)
+    growth = {"independent": 1, "coupled": 1 / 2, "sqrt": 2**-0.5, "inverse": 1 / 2}
+    removed = [jax.tree.leaves(run.lane.weight_decay)[matrix] for run in runs]
+    assert removed == pytest.approx([1e-3 * growth[rule] for rule in RULES])
 
 
 def test_the_model_needs_room_for_the_tokenizers_vocabulary():

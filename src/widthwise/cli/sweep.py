@@ -59,6 +59,8 @@ class SweepCommand:
     """Whether epsilon is constant or follows the gradients' exponents."""
     weight_decays: Annotated[tuple[float, ...], unset("--weight-decay")] = ()
     """Weight decays."""
+    decay_rules: Annotated[tuple[str, ...], unset("--decay-rule")] = ()
+    """How weight decay changes with width: independent, coupled, sqrt, inverse."""
     horizons: tuple[Horizon, ...] = ("fixed",)
     """Train for --steps, or for 20 tokens per parameter."""
     seeds: Annotated[tuple[int, ...], unset("--seed")] = ()
@@ -104,6 +106,7 @@ class SweepCommand:
             "epsilons",
             "epsilon_scalings",
             "weight_decays",
+            "decay_rules",
             "horizons",
         ):
             if len(set(values := getattr(self, name))) < len(values):
@@ -120,6 +123,7 @@ class SweepCommand:
                 epsilon=self.epsilons,
                 epsilon_per_parameter=[scaling == "per_parameter" for scaling in self.epsilon_scalings],
                 weight_decay=self.weight_decays,
+                decay_rule=self.decay_rules,
                 horizon=self.horizons,
             ),
             widths=self.widths,

@@ -31,7 +31,7 @@ from widthwise.optim.parameter_scaling import adam_ps as adam_ps
 from widthwise.optim.rates import Number
 from widthwise.optim.schedule import warmup_cosine as warmup_cosine
 from widthwise.optim.sgd import sgd as sgd
-from widthwise.parameterize import Layout, Prescription, Scales
+from widthwise.parameterize import Layout, Prescription, PyTree, Scales
 from widthwise.theory import ADAFACTOR, ADAM, MUON_FACTORS, SGD, Family, with_adam
 
 
@@ -64,7 +64,7 @@ class Optimizer:
         layout: Layout | None = None,
         *,
         epsilon: Number | None = None,
-        weight_decay: Number = 0.0,
+        weight_decay: Number | PyTree = 0.0,
         schedule: optax.Schedule | None = None,
         dtype: str | None = None,
     ) -> optax.GradientTransformation:

@@ -29,7 +29,7 @@ def adafactor(
     epsilon: Number = EPSILON,
     clip: float = 1.0,
     floor: Number = FLOOR,
-    weight_decay: Number = 0.0,
+    weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adafactor without momentum, with parameter scaling and with update clipping.

@@ -21,7 +21,7 @@ def adam(
     b1: float = 0.9,
     b2: float = 0.98,
     epsilon: Number = EPSILON,
-    weight_decay: Number = 0.0,
+    weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adam with one learning rate and one epsilon per parameter.
@@ -45,7 +45,7 @@ def adam_atan2(
     b: float = 1.0,
     b1: float = 0.9,
     b2: float = 0.98,
-    weight_decay: Number = 0.0,
+    weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adam with a·arctan2(m, b·√v) instead of m / (√v + ε): scale-invariant, bounded, and without epsilon.

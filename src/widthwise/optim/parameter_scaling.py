@@ -28,7 +28,7 @@ def adam_ps(
     b2: float = 0.98,
     epsilon: Number = EPSILON,
     floor: Number = FLOOR,
-    weight_decay: Number = 0.0,
+    weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Adam with parameter scaling, a member of the Adafactor family.

@@ -3,7 +3,7 @@
 import optax
 
 from widthwise.optim.rates import Number, scales_of, with_rates
-from widthwise.parameterize import Prescription, Scales
+from widthwise.parameterize import Prescription, PyTree, Scales
 from widthwise.theory import SGD
 
 
@@ -12,7 +12,7 @@ def sgd(
     plan: Prescription | Scales,
     *,
     momentum: float = 0.9,
-    weight_decay: Number = 0.0,
+    weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """SGD with momentum and one learning rate per parameter; see `with_rates` for the shared options."""

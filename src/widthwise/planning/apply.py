@@ -34,11 +34,21 @@ def map_with(function: Callable[..., Any], table: Mapping[str, Any], tree: PyTre
 
 def scale_by_factors(factors: Mapping[str, float]) -> optax.GradientTransformation:
     """Multiply the update of every parameter by its factor."""
+    return optax.stateless(lambda updates, _: map_with(_scaled, factors, updates))
 
-    def scaled(factor: float, update: jax.Array) -> jax.Array:
-        return update if factor == 1 else (update * factor).astype(update.dtype)
 
-    return optax.stateless(lambda updates, _: map_with(scaled, factors, updates))
+def _scaled(factor: float, x: jax.Array) -> jax.Array:
+    return x if factor == 1 else (x * factor).astype(x.dtype)
+
+
+def decay_by_factors(weight_decay: Any, factors: Mapping[str, float]) -> optax.GradientTransformation:
+    """Decay weights as `optax.add_decayed_weights` does, each with a factor."""
+    decay = optax.add_decayed_weights(weight_decay)
+
+    def update(updates: PyTree, state: Any, params: PyTree | None = None) -> tuple[PyTree, Any]:
+        return decay.update(updates, state, None if params is None else map_with(_scaled, factors, params))
+
+    return optax.GradientTransformation(decay.init, update)
 
 
 def clip_by_weighted_norm(max_norm: float, weights: Mapping[str, float]) -> optax.GradientTransformation:

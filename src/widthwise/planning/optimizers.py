@@ -16,7 +16,14 @@ import optax
 from widthwise import optim
 from widthwise.optim.rates import MOST_DECAY
 from widthwise.parameterize import Layout, Leaf, PyTree, Scales
-from widthwise.planning.apply import at_path, clip_by_weighted_norm, made_for, map_with, scale_by_factors
+from widthwise.planning.apply import (
+    at_path,
+    clip_by_weighted_norm,
+    decay_by_factors,
+    made_for,
+    map_with,
+    scale_by_factors,
+)
 from widthwise.planning.muon import MUON_RATES, labels, muon_direction
 from widthwise.planning.stored import Stored
 from widthwise.scaling import Factors, Parameter, Planned
@@ -96,8 +103,8 @@ class Optimizers(Planned):
             eps: Epsilon at the base width.
             eps_root: As in Optax.
             mu_dtype: As in Optax.
-            weight_decay: As in Optax: a step removes learning_rate · weight_decay of a weight, at every width. The
-                factors on the learning rates do not apply to it.
+            weight_decay: As in Optax: a step removes learning_rate · weight_decay of a weight, at every width unless
+                the plan has another `decay_rule`. The factors on the learning rates do not apply to it.
             mask: Which parameters decay; by default all but vectors, such as norm scales and biases.
             nesterov: As in Optax.
         """
@@ -279,9 +286,10 @@ class Optimizers(Planned):
         weight_decay: float,
         mask: Any | None,
     ) -> optax.GradientTransformationExtraArgs:
-        _refuse_bad_rate(learning_rate, weight_decay)
+        factors = {path: found.decay for path, found in self.factors.items()}
+        _refuse_bad_rate(learning_rate, weight_decay, max(factors.values(), default=1.0))
         none = isinstance(weight_decay, int | float) and weight_decay == 0  # optax.inject_hyperparams passes arrays
-        decay = optax.add_decayed_weights(weight_decay, self.decays if mask is None else mask)
+        decay = optax.masked(decay_by_factors(weight_decay, factors), self.decays if mask is None else mask)
         return optax.chain(direction, optax.identity() if none else decay, optax.scale_by_learning_rate(learning_rate))
 
     def _expect(self, family: Family, name: str) -> None:
@@ -306,13 +314,14 @@ class Optimizers(Planned):
         return make[family](DEFAULT_RATES[family] if learning_rate is None else learning_rate)
 
 
-def _refuse_bad_rate(learning_rate: optax.ScalarOrSchedule, weight_decay: float) -> None:
+def _refuse_bad_rate(learning_rate: optax.ScalarOrSchedule, weight_decay: float, growth: float) -> None:
     if not isinstance(learning_rate, int | float):
         return
     if not 0 <= learning_rate < float("inf"):
         raise ValueError(f"learning_rate is {learning_rate}: expected a number from 0 up")
-    if isinstance(weight_decay, int | float) and learning_rate * weight_decay > MOST_DECAY:
+    if isinstance(weight_decay, int | float) and (part := learning_rate * weight_decay * growth) > MOST_DECAY:
+        factor = "" if growth == 1 else f" · {growth:.4g}"
         raise ValueError(
-            f"a step would remove learning_rate · weight_decay = {learning_rate * weight_decay:.2g} of every weight: "
-            f"expected at most {MOST_DECAY}"
+            f"a step would remove learning_rate · weight_decay{factor} = {part:.2g} of every weight: expected at most "
+            f"{MOST_DECAY}"
         )

@@ -35,10 +35,13 @@ from widthwise.scaling import (
 from widthwise.scaling.attention import Attention, check_attention, grown_sums
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
+    INDEPENDENT,
     Alignment,
     Assessment,
+    DecayRule,
     Family,
     Parameterization,
+    read_decay_rule,
 )
 from widthwise.trace import Trace, trace
 from widthwise.trace.numbers import changed_numbers
@@ -214,6 +217,7 @@ def plan(
     headless: bool = False,
     scaled_logits: bool = False,
     attention: Attention | None = None,
+    decay_rule: DecayRule | str = INDEPENDENT,
     multipliers: bool = False,
 ) -> Plan:
     """Plan how a model changes between the base width and another width.
@@ -238,6 +242,8 @@ def plan(
         scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
         attention: "1/d" for a model that divides attention scores by √d, with heads whose size d grows: a factor of
             (d / d_base)^-1/2 then goes into the parameters that make queries. By default, the model is left as it is.
+        decay_rule: How weight decay changes with width: "independent" (a step removes the same part of a weight at
+            every width), "coupled", "sqrt", "inverse", or a `DecayRule`. docs/theory.md compares them.
         multipliers: Whether to store parameters in the form of the parameterization, with multipliers. The model must
             then be called with `plan.effective(params)`.
 
@@ -269,6 +275,7 @@ def plan(
         headless=headless,
         scaled_logits=scaled_logits,
         attention=attention,
+        decay_rule=read_decay_rule(decay_rule),
         multipliers=multipliers,
     )
 
@@ -283,6 +290,7 @@ def _plan(
     headless: bool,
     scaled_logits: bool,
     attention: Attention | None,
+    decay_rule: DecayRule,
     multipliers: bool,
 ) -> Plan:
     # Roles are found by comparing two widths, and the width may be the base width.
@@ -302,15 +310,17 @@ def _plan(
         base_width=base_width,
         exponents=exponents,
         parameters=parameters,
-        factors=find_factors(parameters, exponents, multipliers=multipliers),
+        factors=find_factors(parameters, exponents, decay_rule=decay_rule, multipliers=multipliers),
         numbers=numbers,
         sums=() if width == base_width else grown_sums(traced.meetings, base.meetings),
+        decay_rule=decay_rule,
         multipliers=multipliers,
         options={
             "rules": rules,
             "headless": headless,
             "scaled_logits": scaled_logits,
             "attention": attention,
+            "decay_rule": decay_rule,
             "multipliers": multipliers,
         },
     )

@@ -1,6 +1,7 @@
 """From the uses and sizes of parameters to the factors that a width asks for. Knows no framework."""
 
 from widthwise.scaling.axes import Axes as Axes
+from widthwise.scaling.decay import decay_factor as decay_factor
 from widthwise.scaling.factors import Factors as Factors
 from widthwise.scaling.factors import find_factors as find_factors
 from widthwise.scaling.parameters import Parameter as Parameter

@@ -12,6 +12,8 @@ embedding), and s the growth of its outputs, over which its gradient spreads. Wi
 A matrix whose updates are orthogonalized has the rate that its optimizer leaves to set; see `scaling/orthogonal.py`.
 There epsilon is added to the norm of the gradient, so it follows that norm.
 
+Weight decay is a factor on the part of a weight that a step removes: 1, unless another rule is asked for.
+
 Splitting the rate into a part of the fan-in and a part of the outputs makes no difference if everything grows alike.
 Otherwise it keeps activations and their changes constant, layer by layer.
 """
@@ -19,9 +21,19 @@ Otherwise it keeps activations and their changes constant, layer by layer.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from widthwise.scaling.decay import decay_factor
 from widthwise.scaling.orthogonal import Sides, by_axes, family_of, is_beside_muon, remaining_rate
 from widthwise.scaling.parameters import Parameter, Part
-from widthwise.theory import Assessment, OptimizerFamily, Role, check, solve, without_multipliers
+from widthwise.theory import (
+    INDEPENDENT,
+    Assessment,
+    DecayRule,
+    OptimizerFamily,
+    Role,
+    check,
+    solve,
+    without_multipliers,
+)
 from widthwise.theory.exact import HALF
 
 
@@ -35,6 +47,7 @@ class Factors:
         learning_rate: On the learning rate.
         epsilon: On epsilon.
         floor: On the smallest size that parameter scaling uses.
+        decay: On the part of the parameter that a step removes.
     """
 
     init: float = 1.0
@@ -42,6 +55,7 @@ class Factors:
     learning_rate: float = 1.0
     epsilon: float = 1.0
     floor: float = 1.0
+    decay: float = 1.0
 
     def moved(self, growth: Fraction, theta: Fraction, family: OptimizerFamily) -> "Factors":
         """Return the factors of the same parameter stored as growth^θ times itself."""
@@ -75,13 +89,19 @@ def for_tied(case: Assessment) -> Assessment:
 
 
 def find_factors(
-    parameters: tuple[Parameter, ...], case: Assessment, *, multipliers: bool = False, sides: Sides = by_axes
+    parameters: tuple[Parameter, ...],
+    case: Assessment,
+    *,
+    decay_rule: DecayRule = INDEPENDENT,
+    multipliers: bool = False,
+    sides: Sides = by_axes,
 ) -> dict[str, Factors]:
     """Return the factors of every parameter.
 
     Args:
         parameters: The parameters.
         case: The exponents.
+        decay_rule: How weight decay changes with width.
         multipliers: Whether to keep the multipliers of the parameterization, relative to the base width, instead of
             storing parameters as they act.
         sides: What optimizers that orthogonalize updates take for the two sides of a matrix.
@@ -124,7 +144,8 @@ def find_factors(
             missing = -Fraction(1, 2)
             factors = replace(factors, multiplier=factors.multiplier * float(parameter.grows_head) ** float(missing))
             factors = factors.moved(parameter.grows_head, missing, family)
-        found[parameter.path] = factors
+        decay = decay_factor(decay_rule, parameter.role, rate=factors.learning_rate, growth=float(r))
+        found[parameter.path] = replace(factors, decay=decay)
     return found
 
 

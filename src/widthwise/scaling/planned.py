@@ -9,7 +9,7 @@ from widthwise.scaling.factors import Factors
 from widthwise.scaling.orthogonal import family_of, is_beside_muon
 from widthwise.scaling.parameters import Parameter
 from widthwise.scaling.table import ChangedNumber, PlanTable, table_of
-from widthwise.theory import Assessment, OptimizerFamily
+from widthwise.theory import INDEPENDENT, Assessment, DecayRule, OptimizerFamily
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class Planned(ABC):
         factors: The factors of each parameter, by path.
         numbers: Numbers inside the model that change with its width.
         sums: The terms of sums over products of two activations, at the base width and here, where they become more.
+        decay_rule: How weight decay changes with width.
         multipliers: Whether parameters are stored differently from how they act.
         options: What else was asked for, to plan the same model at another width.
     """
@@ -35,6 +36,7 @@ class Planned(ABC):
     factors: Mapping[str, Factors]
     numbers: tuple[ChangedNumber, ...] = ()
     sums: tuple[tuple[int, int], ...] = ()
+    decay_rule: DecayRule = INDEPENDENT
     multipliers: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 

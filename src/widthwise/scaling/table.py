@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from widthwise.scaling.parameters import Part
 from widthwise.scaling.text import text_table
-from widthwise.theory import without_multipliers
+from widthwise.theory import INDEPENDENT, without_multipliers
 
 if TYPE_CHECKING:
     from widthwise.scaling.planned import Planned
@@ -47,6 +47,7 @@ class PlanRow:
         multiplier: The factor on the stored parameter.
         learning_rate: The factor on the learning rate, or the learning rate.
         epsilon: The factor on epsilon, or the epsilon.
+        decay: The factor on the part of it that weight decay removes per step.
     """
 
     path: str
@@ -59,6 +60,7 @@ class PlanRow:
     multiplier: float
     learning_rate: float
     epsilon: float
+    decay: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,14 @@ class PlanTable:
         notes: What to look at.
         headings: The names of the last columns.
         multipliers: Whether any parameter has a multiplier.
+        decay: Whether the rule of weight decay is another than the default.
     """
 
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...]
     headings: tuple[str, str]
     multipliers: bool
+    decay: bool
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as values for `json.dumps`."""
@@ -87,6 +91,7 @@ class PlanTable:
         names = ["path", *(["layers"] if several else []), "shape", "role", *(["optimizer"] if mixed else [])]
         names += ["fan-in", "init ×"]
         names += [*(["multiplier ×"] if self.multipliers else []), *self.headings]
+        names += ["decay ×"] if self.decay else []
         right = [i for i, name in enumerate(names) if name not in ("path", "shape", "role", "optimizer")]
         lines = text_table(names, [self._cells(row, several, mixed) for row in self.rows], right=right)
         return "\n".join([lines, *(f"note: {note}" for note in self.notes)])
@@ -103,6 +108,7 @@ class PlanTable:
             *([f"{row.multiplier:.4g}"] if self.multipliers else []),
             f"{row.learning_rate:.4g}",
             f"{row.epsilon:.4g}",
+            *([f"{row.decay:.4g}"] if self.decay else []),
         ]
 
 
@@ -122,6 +128,7 @@ def table_of(plan: "Planned", *, learning_rate: float | None, epsilon: float | N
             multiplier=factors.multiplier,
             learning_rate=factors.learning_rate * (1 if learning_rate is None else learning_rate),
             epsilon=factors.epsilon * (1 if epsilon is None else epsilon),
+            decay=factors.decay,
         )
         groups.setdefault(row, []).append(parameter.path)
     rows = (
@@ -136,6 +143,7 @@ def table_of(plan: "Planned", *, learning_rate: float | None, epsilon: float | N
             "epsilon ×" if epsilon is None else "epsilon",
         ),
         multipliers=plan.multipliers,
+        decay=plan.decay_rule != INDEPENDENT,
     )
 
 

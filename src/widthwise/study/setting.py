@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from widthwise.theory import RateRule, Role, read_rates
+from widthwise.theory import INDEPENDENT, RateRule, Role, read_rates
 from widthwise.theory.rates import FULL_ALIGNMENT
 
 Horizon: TypeAlias = Literal["fixed", "compute_optimal"]
@@ -32,7 +32,8 @@ class Setting:
         constants: The name of the constants.
         epsilon: The base epsilon; the optimizer's own if None.
         epsilon_per_parameter: Whether epsilon follows the gradients' exponents.
-        weight_decay: The independent weight decay.
+        weight_decay: The weight decay at the base width.
+        decay_rule: The name of the rule by which it changes with width.
         horizon: Fixed or compute-optimal.
     """
 
@@ -43,6 +44,7 @@ class Setting:
     epsilon: float | None = None
     epsilon_per_parameter: bool = False
     weight_decay: float = 0.0
+    decay_rule: str = INDEPENDENT.name
     horizon: Horizon = "fixed"
 
     def __post_init__(self) -> None:
@@ -79,7 +81,10 @@ class Setting:
 
     def to_json(self) -> dict[str, Any]:
         """Return the setting as values that `json.dumps` takes."""
-        return {**{name: getattr(self, name) for name in _PLAIN}, "rates": self.rates.text}
+        values = {**{name: getattr(self, name) for name in _PLAIN}, "rates": self.rates.text}
+        if self.decay_rule == INDEPENDENT.name:
+            del values["decay_rule"]  # sweeps from before it was an option must compare equal
+        return values
 
 
 def name_constants(values: Sequence[float]) -> str:

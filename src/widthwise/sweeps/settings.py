@@ -13,7 +13,9 @@ from widthwise.train import Spec
 
 
 def settings(base: Setting | None = None, **axes: Sequence[Any]) -> tuple[Setting, ...]:
-    """Return all combinations of values, each once; an optimizer without an epsilon has one for all epsilons.
+    """Return all combinations of values, each once.
+
+    An optimizer without an epsilon has one setting for all epsilons, and no decay has one for all rules of decay.
 
     Args:
         base: Where the other values come from.
@@ -29,7 +31,7 @@ def settings(base: Setting | None = None, **axes: Sequence[Any]) -> tuple[Settin
             raise ValueError(f"{name} is {given}: expected each once")
     chosen = {name: values for name, values in axes.items() if values}
     combined = (dict(zip(chosen, values, strict=True)) for values in itertools.product(*chosen.values()))
-    return tuple(dict.fromkeys(_without_epsilon(dataclasses.replace(base or Setting(), **one)) for one in combined))
+    return tuple(dict.fromkeys(_plainest(dataclasses.replace(base or Setting(), **one)) for one in combined))
 
 
 def apply(setting: Setting, base: Spec, constants: Constants) -> Spec:
@@ -50,11 +52,14 @@ def apply(setting: Setting, base: Spec, constants: Constants) -> Spec:
         epsilon=setting.epsilon,
         epsilon_per_parameter=setting.epsilon_per_parameter,
         weight_decay=setting.weight_decay,
+        decay_rule=setting.decay_rule,
     )
     return changed.with_constants(constants)
 
 
-def _without_epsilon(setting: Setting) -> Setting:
+def _plainest(setting: Setting) -> Setting:
+    if not setting.weight_decay:
+        setting = dataclasses.replace(setting, decay_rule=Setting().decay_rule)
     if setting.optimizer not in OPTIMIZERS or OPTIMIZERS[setting.optimizer].epsilon is not None:
         return setting
     return dataclasses.replace(setting, epsilon=None, epsilon_per_parameter=False)

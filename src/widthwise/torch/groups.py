@@ -1,8 +1,9 @@
 """Parameter groups: the factors of a plan in the form that every optimizer of PyTorch takes.
 
 PyTorch's AdamW and SGD multiply weight decay by the learning rate of the group. The decay of a group is therefore
-divided by its factor on the learning rate, so that a step removes the same part of a weight at every width. The same
-holds for `torch.optim.Muon`, which multiplies decay by the learning rate before its own factor.
+divided by its factor on the learning rate, so that a step removes the part of a weight that the plan's rule says: by
+default, the same at every width. The same holds for `torch.optim.Muon`, which multiplies decay by the learning rate
+before its own factor.
 
 Muon takes matrices only, so a plan for it is for two optimizers, or for one class that contains both. Their groups are
 asked for one by one, since their learning rates differ. Groups of Muon name the factor that the plan was made for.
@@ -45,7 +46,7 @@ def make_groups(
     of: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the groups of the parameters that are trained; see `TorchPlan.groups`."""
-    _refuse_bad_rate(lr, weight_decay)
+    _refuse_bad_rate(lr, weight_decay, max((factor.decay for factor in factors.values()), default=1.0))
     _refuse_mixture(family, parameters, of)
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for about in parameters:
@@ -58,7 +59,7 @@ def make_groups(
         decayed = bool(weight_decay) and (not about.is_vector if decays is None else decays(about.path))
         options: dict[str, Any] = {
             "lr": lr * factor.learning_rate,
-            "weight_decay": weight_decay / factor.learning_rate if decayed else 0.0,
+            "weight_decay": weight_decay * factor.decay / factor.learning_rate if decayed else 0.0,
             FACTOR: factor.learning_rate,
             FAMILY: own.name,
             **_epsilons(own, factor, eps),
@@ -105,12 +106,12 @@ def _refuse_mixture(family: Family, parameters: Sequence[Parameter], of: str | N
         )
 
 
-def _refuse_bad_rate(lr: float, weight_decay: float) -> None:
+def _refuse_bad_rate(lr: float, weight_decay: float, growth: float) -> None:
     for name, value in (("lr", lr), ("weight_decay", weight_decay)):
         if not 0 <= value < float("inf"):
             raise ValueError(f"{name} is {value}: expected a number from 0 up")
-    if lr * weight_decay > MOST_DECAY:
+    if (part := lr * weight_decay * growth) > MOST_DECAY:
+        factor = "" if growth == 1 else f" · {growth:.4g}"
         raise ValueError(
-            f"a step would remove lr · weight_decay = {lr * weight_decay:.2g} of every weight: expected at most "
-            f"{MOST_DECAY}"
+            f"a step would remove lr · weight_decay{factor} = {part:.2g} of every weight: expected at most {MOST_DECAY}"
         )

@@ -35,11 +35,14 @@ from widthwise.scaling.request import at_base_width, check_widths, find_exponent
 from widthwise.theory import (
     ADAFACTOR,
     ADAM,
+    INDEPENDENT,
     SGD,
     Alignment,
     Assessment,
+    DecayRule,
     Family,
     Parameterization,
+    read_decay_rule,
 )
 from widthwise.torch.check import Make, check_plan
 from widthwise.torch.groups import make_groups
@@ -132,9 +135,9 @@ class TorchPlan(Planned):
         Args:
             model: The model.
             lr: The learning rate at the base width.
-            weight_decay: A step removes lr · weight_decay of a weight, at every width. The factors on the learning
-                rates do not apply to it. This needs an optimizer that decays weights apart from the gradient, such as
-                AdamW or SGD.
+            weight_decay: A step removes lr · weight_decay of a weight, at every width unless the plan has another
+                `decay_rule`. The factors on the learning rates do not apply to it. This needs an optimizer that decays
+                weights apart from the gradient, such as AdamW or SGD.
             eps: Epsilon at the base width; by default 1e-8, 1e-30 for Adafactor, and 1e-7 for Muon.
             decays: Which parameters decay, by name; by default all but vectors, such as norm weights and biases.
             of: In a plan for Muon, whose groups: "muon" for hidden matrices, "adam" for all other parameters. Groups
@@ -239,6 +242,7 @@ def plan(
     headless: bool = False,
     scaled_logits: bool = False,
     attention: Attention | None = None,
+    decay_rule: DecayRule | str = INDEPENDENT,
 ) -> TorchPlan:
     """Plan how a model changes between the base width and another width.
 
@@ -261,6 +265,8 @@ def plan(
         scaled_logits: Whether the model itself multiplies the logits of a tied embedding by base_width / width.
         attention: "1/d" for a model that divides attention scores by √d, with heads whose size d grows: a factor of
             (d / d_base)^-1/2 then goes into the parameters that make queries. By default, the model is left as it is.
+        decay_rule: How weight decay changes with width: "independent" (a step removes the same part of a weight at
+            every width), "coupled", "sqrt", "inverse", or a `DecayRule`. docs/theory.md compares them.
 
     >>> import torch
     >>> from torch import nn
@@ -283,6 +289,7 @@ def plan(
     if isinstance(build, nn.Module):
         raise ValueError("build is a model: expected a function that returns one for any width")
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
+    decay_rule = read_decay_rule(decay_rule)
     builder = ModuleBuilder(build=build, example=example, call=call)
     # Roles are found by comparing two widths, and the width may be the base width.
     sizes, base, numbers = _compared(builder, width if width != base_width else 2 * base_width, base_width)
@@ -302,15 +309,17 @@ def plan(
         base_width=base_width,
         exponents=exponents,
         parameters=parameters,
-        factors=find_factors(parameters, exponents, sides=as_stored),
+        factors=find_factors(parameters, exponents, decay_rule=decay_rule, sides=as_stored),
         numbers=numbers,
         sums=() if width == base_width else grown_sums(sizes.meetings, base.meetings),
+        decay_rule=decay_rule,
         head=head_of(head, parameters, exponents),
         options={
             "example": example,
             "call": call,
             "exponents": exponents,
             "scaled_logits": scaled_logits,
+            "decay_rule": decay_rule,
             **asked,
         },
     )

@@ -39,7 +39,8 @@ class Lane:
         attention_scale: The factor on attention logits.
         learning_rate: The base learning rate.
         epsilon: The base epsilon; ignored by optimizers without one.
-        weight_decay: The independent weight decay.
+        weight_decay: The part of each parameter that a step removes at the peak of the schedule: a tree, or one number
+            for all.
     """
 
     seed: Any

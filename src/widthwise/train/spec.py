@@ -17,8 +17,19 @@ import jax
 
 from widthwise.models import Transformer, prescribe
 from widthwise.optim import OPTIMIZERS
-from widthwise.parameterize import Constants, Prescription, Scales
-from widthwise.theory import PARAMETERIZATIONS, RATE_RULES, Assessment, Layer, Parameterization, RateRule, Role
+from widthwise.parameterize import Constants, Prescription, PyTree, Scales
+from widthwise.scaling import decay_factor
+from widthwise.theory import (
+    DECAY_RULES,
+    INDEPENDENT,
+    PARAMETERIZATIONS,
+    RATE_RULES,
+    Assessment,
+    Layer,
+    Parameterization,
+    RateRule,
+    Role,
+)
 from widthwise.theory.exact import HALF
 from widthwise.theory.rates import read_exponents, read_rates
 from widthwise.train.cost import flops_per_step
@@ -74,7 +85,10 @@ class Spec:
     epsilon_per_parameter: bool = False
     """Scale epsilon for each parameter, with the exponents of the gradients."""
     weight_decay: float = 0.0
-    """Weight decay per step at the peak of the schedule, independent of the learning rate."""
+    """Weight decay per step at the peak of the schedule at the base width, independent of the base learning rate."""
+    decay_rule: str = INDEPENDENT.name
+    """How weight decay changes with width: independent (not at all), coupled (as the layer's learning rate), sqrt (as
+    that times sqrt(n) in hidden layers, and none elsewhere) or inverse (as 1/n)."""
     embedding_constant: float = 1.0
     """Constant factor on the learning rate of embeddings."""
     hidden_constant: float = 1.0
@@ -105,6 +119,7 @@ class Spec:
             ("optimizer", OPTIMIZERS),
             ("parameterization", PARAMETERIZATIONS),
             ("alignment", RATE_RULES),
+            ("decay_rule", DECAY_RULES),
             ("dtype", DTYPES),
         ):
             if (value := getattr(self, name)) not in known:
@@ -182,8 +197,10 @@ class Spec:
     def to_json(self) -> dict[str, Any]:
         """Return the specification as values for `json.dumps`."""
         values = {**dataclasses.asdict(self), "paths": list(self.paths)}
-        if not self.small_readout:
-            del values["small_readout"]  # studies from before it was an option must compare equal
+        # Studies from before these were options must compare equal.
+        for name, default in (("small_readout", False), ("decay_rule", INDEPENDENT.name)):
+            if values[name] == default:
+                del values[name]
         return values
 
 
@@ -253,13 +270,22 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
         attention_scale=model.attention_scale(PARAMETERIZATIONS[spec.parameterization]),
         learning_rate=spec.learning_rate,
         epsilon=0.0 if epsilon is None else epsilon,
-        weight_decay=spec.weight_decay,
+        weight_decay=_decays(spec, plan),
     )
     program = Program(model=model, optimizer=optimizer, layout=plan.layout, steps=spec.steps, warmup=spec.warmup)
     identity = _identity(spec, program, lane, data) | ({"probe": True} if probe else {})
     canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     run_id = hashlib.sha256(canonical.encode()).hexdigest()[:16]
     return Run(id=run_id, spec=spec, program=program, lane=lane, prescription=plan, identity=identity)
+
+
+def _decays(spec: Spec, plan: Prescription) -> PyTree:
+    """Return what a step removes of each parameter."""
+    rule, growth = DECAY_RULES[spec.decay_rule], spec.width / spec.base_width
+    pairs = zip(plan.layout.leaves, jax.tree.leaves(plan.scales.learning_rate), strict=True)
+    return plan.layout.tree(
+        [spec.weight_decay * decay_factor(rule, leaf.role, rate=rate, growth=growth) for leaf, rate in pairs]
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -300,7 +326,8 @@ def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) ->
     """Return what is computed: the scalars of every parameter, not the names they were derived from."""
     scales = lane.scales
     columns = (scales.init_std, scales.multiplier, scales.learning_rate, scales.epsilon, scales.floor)
-    rows = zip(program.layout.leaves, *(jax.tree.leaves(column) for column in columns), strict=True)
+    leaves = program.layout.leaves
+    rows = zip(leaves, *(jax.tree.leaves(column) for column in columns), strict=True)
     parameters = {
         leaf.path: [
             _number(init),
@@ -311,12 +338,14 @@ def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) ->
         ]
         for leaf, init, multiplier, rate, eps, floor in rows
     }
+    of_each = {leaf.path: _number(x) for leaf, x in zip(leaves, jax.tree.leaves(lane.weight_decay), strict=True)}
+    decays = set(of_each.values())
     return {
         "model": dataclasses.asdict(program.model),
         "optimizer": program.optimizer.name,
         "parameters": parameters,
         "attention_scale": _number(lane.attention_scale),
-        "weight_decay": _number(lane.weight_decay),
+        "weight_decay": decays.pop() if len(decays) == 1 else of_each,
         "steps": program.steps,
         "warmup": program.warmup,
         "batch": spec.batch,
