@@ -197,7 +197,7 @@ def test_parameters_of_another_model():
     ("option", "value", "known"),
     [
         ("parameterization", "mupp", "standard, ntk, mup, mean_field"),
-        ("optimizer", "moun", "sgd, adam, adafactor, adamw, nadam"),
+        ("optimizer", "moun", "sgd, momentum, nesterov, adam, adamw"),
         ("alignment", "half", "full, none, tensor_programs"),
     ],
 )

@@ -20,6 +20,7 @@ from widthwise.theory import (
     MUON_FACTORS,
     MUP,
     NONE,
+    NTK,
     PARAMETERIZATIONS,
     SGD,
     SQRT,
@@ -90,6 +91,14 @@ def test_coupled_and_one_over_n_remove_the_same_where_the_rate_is_one_over_n():
     case = solve(STANDARD, ADAM, FULL)
     removed = [[layer and layer.removed for layer in equilibria(case, rule)] for rule in (COUPLED, INVERSE)]
     assert removed == [[0, 1, 1], [1, 1, 1]]
+
+
+def test_what_coupled_rules_remove_depends_on_how_weights_are_stored():
+    """The same network, moved: independent rules remove the same, the others do not."""
+    moved = {
+        rule.name: [hidden(ADAM, rule, network=x).removed for x in (STANDARD, NTK)] for rule in DECAY_RULES.values()
+    }
+    assert moved == {"independent": [0, 0], "coupled": [1, HALF], "sqrt": [HALF, 0], "inverse": [1, 1]}
 
 
 @given(c=POSITIVE)

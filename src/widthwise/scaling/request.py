@@ -9,13 +9,10 @@ from typing import Any
 from widthwise.scaling.orthogonal import refuse_muon_alone
 from widthwise.scaling.parameters import Parameter, Part
 from widthwise.theory import (
-    ADAFACTOR,
-    ADAM,
     ALIGNMENTS,
-    FAMILIES,
+    DIRECTIONS,
     MUON_FACTORS,
     PARAMETERIZATIONS,
-    SGD,
     Alignment,
     Assessment,
     Family,
@@ -31,10 +28,7 @@ def _short(mixed: Family) -> str:
 
 FAMILY_OF: Mapping[str, Family] = MappingProxyType(
     {
-        **FAMILIES,
-        **dict.fromkeys(("adamw", "nadam", "radam", "adamax", "lion", "adam_atan2"), ADAM),
-        "adam_ps": ADAFACTOR,
-        "momentum": SGD,
+        **{d.name: d.family for d in DIRECTIONS if d.by_name},
         **{name: mixed for mixed in map(with_adam, MUON_FACTORS.values()) for name in (_short(mixed), mixed.name)},
     }
 )

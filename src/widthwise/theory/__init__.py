@@ -28,6 +28,8 @@ from widthwise.theory.decay import DecayRule as DecayRule
 from widthwise.theory.decay import Equilibrium as Equilibrium
 from widthwise.theory.decay import equilibria as equilibria
 from widthwise.theory.decay import read_decay_rule as read_decay_rule
+from widthwise.theory.directions import DIRECTIONS as DIRECTIONS
+from widthwise.theory.directions import Direction as Direction
 from widthwise.theory.equivalence import Comparison as Comparison
 from widthwise.theory.equivalence import EquivalenceClass as EquivalenceClass
 from widthwise.theory.equivalence import compare as compare
