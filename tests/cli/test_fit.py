@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,16 +25,18 @@ BASE = {
 WIDTHS = (64, 128, 256)
 
 
-def group(*, exponent: float, seeds: int = 2, tried: int = 9, **changes) -> Iterator[tuple[Request, Outcome]]:
+def group(
+    *, exponent: float, seeds: int = 2, tried: int = 9, worse: Sequence[float] = (0, 0, 0), **changes
+) -> Iterator[tuple[Request, Outcome]]:
     """Make up a sweep whose optimum is 2^-8 at width 64 and moves by this exponent; four octaves above, it diverges."""
-    for width in WIDTHS:
+    for width, more in zip(WIDTHS, worse, strict=True):
         optimum = -8 + exponent * math.log2(width / 64)
         for index in range(tried):
             octave = round(optimum) + index / 2 - 2
             for seed in range(seeds):
                 spec = {**BASE, **changes, "width": width, "learning_rate": 2.0**octave, "seed": seed}
                 run = f"{hash(json.dumps(spec, sort_keys=True)) & 0xFFFFFFFFFFFF:012x}"
-                loss = 3 + 0.05 * (octave - optimum) ** 2 + 0.001 * seed - 0.1 * math.log2(width / 64)
+                loss = 3 + 0.05 * (octave - optimum) ** 2 + 0.001 * seed - 0.1 * math.log2(width / 64) + more
                 yield (
                     Request(request=spec, id=run, identity={}),
                     Outcome(
@@ -89,6 +91,29 @@ def test_what_differs_makes_groups_and_is_named(tmp_path, capsys):
     assert [fit["setting"] for fit in found] == ["full", "full", "full", "own", "full"]
     assert found[3]["where"]["rates"] == "0,-1,-1"
     assert found[4]["horizon"] == "compute_optimal"
+
+
+def test_reusing_a_rate_and_a_decay_is_compared_with_the_best_decay_of_each_width(tmp_path, capsys):
+    filled(
+        tmp_path,
+        group(exponent=0, worse=(0.3, 0.3, 0.3)),
+        group(exponent=0, weight_decay=1e-2, worse=(0, 0.1, 0.2)),
+        group(exponent=0, weight_decay=1e-3, worse=(0.1, 0, 0)),
+        group(exponent=0, weight_decay=1e-2, decay_rule="inverse"),
+        group(exponent=0, epsilon=1e-12, weight_decay=1e-2),  # alone with its epsilon: nothing to compare
+    )
+    assert main(["fit", str(tmp_path), "--json"]) == 0
+    independent, inverse = json.loads(capsys.readouterr().out)["decays"]
+    assert (independent["rule"], independent["base_width"], independent["weight_decay"]) == ("independent", 64, 1e-2)
+    assert independent["learning_rate"] == pytest.approx(2**-8, rel=0.05)
+    assert [pair["best_decay"] for pair in independent["reuse"]] == [1e-2, 1e-3, 1e-3]
+    assert [pair["given_up"] for pair in independent["reuse"]] == pytest.approx([0, 0.1, 0.2], abs=0.01)
+    assert (inverse["rule"], [pair["best_decay"] for pair in inverse["reuse"]]) == ("inverse", [1e-2] * 3)
+    assert main(["fit", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "independent decay: with rate 0.00391 and decay 0.01 of width 64, the loss is 3.45 % larger at width 128" in out
+    )
 
 
 def test_steps_that_follow_from_the_width_do_not_split_a_group(tmp_path, capsys):

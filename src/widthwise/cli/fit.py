@@ -12,6 +12,7 @@ from widthwise.cli.arguments import positive, unset
 from widthwise.fit import TOLERANCE
 from widthwise.report.console import describe_transfer
 from widthwise.study import Study, to_csv, to_json_lines
+from widthwise.study.decays import decay_transfers
 from widthwise.study.fits import GroupFit, fit_rows
 
 
@@ -45,7 +46,8 @@ class FitCommand:
                 to_json_lines(study, self.jsonl, curves=True)
         fits = fit_rows(rows, predict=self.predict, tolerance=self.tolerance)
         if self.json:
-            print(json.dumps({"fits": [fit.to_json() for fit in fits]}, indent=2))
+            decays = [found.to_json() for found in decay_transfers(fits)]
+            print(json.dumps({"fits": [fit.to_json() for fit in fits], "decays": decays}, indent=2))
             return 0
         unfinished = sum(not row.ended for row in rows)
         lines = tabulate_fits(fits)
@@ -59,5 +61,6 @@ class FitCommand:
 
 
 def tabulate_fits(fits: Sequence[GroupFit]) -> list[str]:
-    """Return a title, a table and a verdict for each fit."""
-    return [line for fit in fits for line in (fit.title, *describe_transfer(fit.transfer), "")]
+    """Return a title, a table and a verdict for each fit, and what it costs to reuse a rate and a decay together."""
+    tables = [line for fit in fits for line in (fit.title, *describe_transfer(fit.transfer), "")]
+    return [*tables, *map(str, decay_transfers(fits))]
