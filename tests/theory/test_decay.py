@@ -112,7 +112,9 @@ def test_dividing_a_coupled_decay_by_the_factor_of_the_rate_makes_it_independent
 def test_parameter_scaling_has_no_equilibrium():
     found = hidden(ADAFACTOR, INDEPENDENT)
     assert found.size is found.since_init is found.output is None
-    assert found.effective_rate == (solve(STANDARD, ADAFACTOR, FULL).rates or ())[1]  # decay has no part in it
+    rates = solve(STANDARD, ADAFACTOR, FULL).rates
+    assert rates is not None
+    assert found.effective_rate == rates[1]  # decay has no part in it
 
 
 def test_the_square_root_rule_leaves_vector_like_layers_alone():
