@@ -196,6 +196,12 @@ def test_a_step_removes_the_same_part_of_a_weight_at_every_width():
         torch.testing.assert_close(new, old * (1 - 0.005))
 
 
+def test_rules_of_decay_hold_beside_muon_s_own_factor():
+    plan = planned(optimizer="muon_max", decay_rule="coupled")
+    (group,) = plan.groups(GPT(128), of="muon", lr=0.01, weight_decay=0.5)
+    assert (group["lr"], group["weight_decay"]) == (0.005, 0.5)
+
+
 @pytest.mark.parametrize(
     ("build", "example", "path"),
     [(Experts, TOKENS, "w_in"), (ResNet, torch.zeros(2, 3, 8, 8), None)],
