@@ -10,9 +10,10 @@ import numpy as np
 import optax
 import pytest
 
-from widthwise.optim import OPTIMIZERS, SHAPE_FACTORS, adam
+from widthwise.optim import OPTIMIZERS, adam
 from widthwise.optim.muon import orthogonalization_flops, orthogonalize
 from widthwise.parameterize import Axes, Rule, find_roles, ones_like
+from widthwise.scaling.orthogonal import SHAPE_FACTORS
 from widthwise.theory import MUON_FACTORS, Role
 
 module = importlib.import_module("widthwise.optim.muon")

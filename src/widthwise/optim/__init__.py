@@ -25,7 +25,6 @@ from widthwise.optim.adam import adam as adam
 from widthwise.optim.adam import adam_atan2 as adam_atan2
 from widthwise.optim.follow_alignment import FollowAlignmentState as FollowAlignmentState
 from widthwise.optim.follow_alignment import follow_alignment as follow_alignment
-from widthwise.optim.muon import SHAPE_FACTORS as SHAPE_FACTORS
 from widthwise.optim.muon import muon as muon
 from widthwise.optim.parameter_scaling import adam_ps as adam_ps
 from widthwise.optim.rates import Number

@@ -12,9 +12,8 @@ first steps.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from widthwise.optim.adam import EPSILON, scale_by_adam
 from widthwise.optim.parameter_scaling import layout_of, map_leaves
 from widthwise.optim.rates import Number, scales_of, with_rates
 from widthwise.parameterize import Axes, Layout, Prescription, PyTree, Scales
+from widthwise.scaling.orthogonal import SHAPE_FACTORS
 from widthwise.theory import MUON_FACTORS, Role, with_adam
 
 ITERATIONS = 5
@@ -35,15 +35,6 @@ LARGEST_BATCH = 2**26
 """The number of entries up to which matrices are batched: more would need memory and no longer save time."""
 
 _SMALLEST_NORM = 1e-12  # of a gradient, below which its update vanishes instead of being normalized
-
-SHAPE_FACTORS: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
-    {
-        "sqrt(max(1,out/in))": lambda outputs, inputs: math.sqrt(max(1.0, outputs / inputs)),
-        "sqrt(out/in)": lambda outputs, inputs: math.sqrt(outputs / inputs),
-        "sqrt(max(out,in))": lambda outputs, inputs: math.sqrt(max(outputs, inputs)),
-    }
-)
-"""The factors on orthogonalized updates, as functions of outputs and inputs, by the formulas of the theory."""
 
 
 def muon(
@@ -57,7 +48,7 @@ def muon(
     b2: float = 0.98,
     epsilon: Number = EPSILON,
     dtype: str | None = None,
-    weight_decay: Number = 0.0,
+    weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
     """Muon for hidden matrices and Adam for all other parameters, with one learning rate per parameter.
