@@ -3,6 +3,7 @@
 import itertools
 import math
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import nn
 import widthwise as ww
 from tests.torch.cases import TOKENS, gpt2, llama
 from tests.torch.models import GPT, VOCABULARY, Experts, ResNet
+from widthwise.coordinates.result import advice
+from widthwise.fit import Estimate
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
 
@@ -131,20 +134,29 @@ def test_every_factor_passes_with_its_own_exponent_and_fails_with_a_common_one(b
 
 
 def test_a_check_expects_nothing_of_hidden_weights_beside_muon():
-    """The exponents of the theory are those of Muon's updates."""
+    """The exponents of the theory are those of Muon's updates; the rate of the others scales as Adam's."""
 
     def build(width: int) -> nn.Module:
         sizes = (5, width, width, 6, width, 3)
         return nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
 
-    plan = planned(build, example=torch.ones(2, 5))
-    found = plan.check(
-        lambda model, x: model(x).square().mean(), torch.ones(2, 5), widths=(32, 64), steps=1, show=False
+    found = planned(build, example=torch.ones(2, 5)).check(
+        lambda model, x: model(x).square().mean(),
+        torch.ones(2, 5),
+        widths=(32, 64),
+        steps=1,
+        show=False,
     )
-    expected = {layer.layer: layer.expected.slope for layer in found.layers}
-    assert math.isnan(expected["2.weight"])
-    assert not math.isnan(expected["1.weight"])
+    layers = {layer.layer: layer for layer in found.layers}
+    assert math.isnan(layers["2.weight"].expected.slope)
+    assert not math.isnan(layers["1.weight"].expected.slope)
     assert "nan" not in str(found)
+    flat, falling = (Estimate(value=slope, low=slope, high=slope) for slope in (0.0, -0.3))
+    failed = replace(layers["2.weight"], initial=flat, size=flat, change=falling)
+    assert (
+        advice(failed, found.exponents)
+        == "its change scales as n^-0.30: here the rate needs an exponent about 0.30 higher"
+    )
 
 
 class Uneven(nn.Module):

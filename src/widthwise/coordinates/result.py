@@ -197,7 +197,8 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
     what = "change" if worst is layer.change else "size"
     now, full = (_rate(case, layer.role) for case in (exponents, _full(exponents)))
     expected = layer.expected
-    if now != full:
+    has_exponents = not math.isnan(expected.slope)  # not if it is tied, or beside Muon: its rate is not its role's
+    if has_exponents and now != full:
         return f"the {layer.role} learning rate scales as n^{now}: under full alignment n^{full} is the largest stable"
     if expected.term == "inherited" and worst.value > 0:
         assumed = "above the 1/2 assumed" if expected.omega > 0.5 + layer.tolerance else "about the 1/2 assumed"
@@ -205,10 +206,8 @@ def advice(layer: LayerCheck, exponents: Assessment) -> str | None:
             f"its {what} grows as n^{worst.value:.2f}, and its change is inherited from the layers below, with "
             f"ω = {expected.omega:.2f}, {assumed}: look at those first, or lower their learning rates"
         )
-    return (
-        f"its {what} scales as n^{worst.value:.2f}, though its learning rate scales as n^{now}, as full alignment "
-        f"requires: here it needs {_more_or_less(worst.value)}"
-    )
+    though = f", though its learning rate scales as n^{now}, as full alignment requires" if has_exponents else ""
+    return f"its {what} scales as n^{worst.value:.2f}{though}: here the rate needs {_more_or_less(worst.value)}"
 
 
 def warning(layer: LayerCheck) -> str | None:
