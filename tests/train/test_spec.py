@@ -104,6 +104,17 @@ def test_a_rule_of_decay_matters_away_from_the_base_width_and_with_a_decay():
     assert at_base["independent"] == at_base["coupled"] == at_base["inverse"] != at_base["sqrt"]
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_of_decay_does_not_follow_constants(rule: str):
+    """They are the same at every width: at the base width, decay is the one that was asked for."""
+
+    def removed(**changes: float) -> list[float]:
+        run = resolve(replace(DECAYED, decay_rule=rule, **changes), vocabulary=32, data={})
+        return jax.tree.leaves(run.lane.weight_decay)
+
+    assert removed(hidden_constant=0.2, embedding_constant=3.0) == pytest.approx(removed())
+
+
 def test_a_rule_of_decay_is_left_out_of_requests_if_it_is_the_usual_one():
     """Studies from before it was an option compare equal."""
     assert "decay_rule" not in DECAYED.to_json()

@@ -280,12 +280,18 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
 
 
 def _decays(spec: Spec, plan: Prescription) -> PyTree:
-    """Return what a step removes of each parameter."""
+    """Return what a step removes of each parameter.
+
+    Constants on learning rates do not change with width, so rules of decay do not follow them.
+    """
     rule, growth = DECAY_RULES[spec.decay_rule], spec.width / spec.base_width
+
+    def removed(role: Role | None, rate: float) -> float:
+        constant = 1.0 if role is None else spec.constants.of(role)
+        return spec.weight_decay * decay_factor(rule, role, rate=rate / constant, growth=growth)
+
     pairs = zip(plan.layout.leaves, jax.tree.leaves(plan.scales.learning_rate), strict=True)
-    return plan.layout.tree(
-        [spec.weight_decay * decay_factor(rule, leaf.role, rate=rate, growth=growth) for leaf, rate in pairs]
-    )
+    return plan.layout.tree([removed(leaf.role, rate) for leaf, rate in pairs])
 
 
 @functools.lru_cache(maxsize=256)
