@@ -153,6 +153,7 @@ def test_what_a_sweep_cannot_be_is_refused(values, message):
         (lambda: read_rates("half"), "alignment is 'half': expected one of full, none, tensor_programs, global"),
         (lambda: read_rates("0,1"), "rates are '0,1'"),
         (lambda: settings(epsilon=(1e-8, 1e-8)), "epsilon is 1e-08, 1e-08: expected each once"),
+        (lambda: settings(decay_rule=("copled",)), "decay_rule is 'copled': expected one of independent"),
     ],
 )
 def test_what_a_setting_cannot_be_is_refused(make, message):

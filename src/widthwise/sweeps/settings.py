@@ -8,7 +8,7 @@ from typing import Any
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.study import Setting
-from widthwise.theory import Own
+from widthwise.theory import INDEPENDENT, Own, read_decay_rule
 from widthwise.train import Spec
 
 
@@ -58,8 +58,9 @@ def apply(setting: Setting, base: Spec, constants: Constants) -> Spec:
 
 
 def _plainest(setting: Setting) -> Setting:
+    read_decay_rule(setting.decay_rule)  # raises for a rule that does not exist, even if there is no decay
     if not setting.weight_decay:
-        setting = dataclasses.replace(setting, decay_rule=Setting().decay_rule)
+        setting = dataclasses.replace(setting, decay_rule=INDEPENDENT.name)
     if setting.optimizer not in OPTIMIZERS or OPTIMIZERS[setting.optimizer].epsilon is not None:
         return setting
     return dataclasses.replace(setting, epsilon=None, epsilon_per_parameter=False)
