@@ -111,9 +111,8 @@ def _compare(rule: str, fits: Sequence[GroupFit]) -> DecayTransfer | None:
                     given_up=reused.eval_loss - here[best],
                 )
             )
-    names = fits[0].setting
     return DecayTransfer(
-        title=f"{names.parameterization}, {names.optimizer}, {names.rates.text}",
+        title=fits[0].setting.title,
         rule=rule,
         weight_decay=chosen,
         learning_rate=base[chosen].learning_rate.value,
