@@ -100,7 +100,7 @@ def refuse_muon_alone(family: Family) -> None:
         return
     if not isinstance(family, MixedFamily) or family in MUON_FACTORS.values():
         raise ValueError(
-            f"{family.name!r} orthogonalizes every update, but vectors have none that could be: expected a mixture, "
-            "such as optimizer='muon' or with_adam(family)"
+            f"{family.name!r} orthogonalizes every update, which is impossible for vectors: expected a mixture, such "
+            "as with_adam(family), or its name, optimizer='muon'"
         )
     formula_of(family)

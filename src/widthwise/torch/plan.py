@@ -164,6 +164,8 @@ class TorchPlan(Planned):
             lr: The learning rate at the base width; by default one that most models can be checked with.
         """
         family = self.exponents.family
+        if has_muon(family):
+            raise ValueError("Muon and Adam are two optimizers: pass plan.groups(model, of=...) to each")
         if family not in _OPTIMIZERS:
             raise ValueError(f"there is no default optimizer of the {family.name} family: pass optimizer=")
         make, default = _OPTIMIZERS[family]

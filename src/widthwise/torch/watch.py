@@ -57,7 +57,7 @@ def _foreign(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> 
     name = type(optimizer).__name__
     families = {group.get(FAMILY) for group in groups} & set(ALL_FAMILIES)  # a family of one's own is trusted
     if name == "Muon":
-        return _foreign_to_muon(optimizer, families)
+        return _foreign_to_muon(optimizer, families) or _other_factor(optimizer, groups)
     own = next((family for kind, family in _FAMILIES.items() if isinstance(optimizer, kind)), None)
     planned = next(iter(families - {own}), None)
     if own is None or planned is None:
@@ -78,6 +78,17 @@ def _foreign_to_muon(optimizer: torch.optim.Optimizer, families: set[Any]) -> st
             "for sqrt(max(1,out/in)), or 'muon_max', for sqrt(max(out,in))"
         )
     return None
+
+
+def _other_factor(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> str | None:
+    asked = optimizer.defaults.get("adjust_lr_fn")
+    planned = groups[0].get("adjust_lr_fn")
+    if asked in (None, planned):
+        return None
+    return (
+        f"adjust_lr_fn={asked!r} has no effect, since the groups are of a plan for {planned!r}: plan with "
+        "optimizer='muon' for 'original', with 'muon_max' for 'match_rms_adamw'"
+    )
 
 
 def _erased(groups: list[dict[str, Any]]) -> str | None:
