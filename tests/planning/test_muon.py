@@ -216,6 +216,14 @@ def test_which_parameters_decay_can_be_given_as_a_tree():
     assert float(updates["down"]["kernel"].max()) == pytest.approx(-0.01)
 
 
+def test_a_large_decay_of_muon_s_matrices_is_not_held_against_adam():
+    """Under this rule, only the decay of hidden matrices grows with width."""
+    plan = layouts("muon", decay_rule="sqrt")
+    with pytest.raises(ValueError, match="of every weight"):
+        plan.muon(0.02, weight_decay=2.4)
+    plan.muon(0.02, adam_weight_decay=2.4)
+
+
 def test_gradients_are_clipped_as_with_adam():
     clipped = [
         named_leaves(plan.clip_by_global_norm(0.1).update(plan.init(KEY), optax.EmptyState())[0])

@@ -292,6 +292,23 @@ def one_line(match: str) -> Any:
     return pytest.raises(ValueError, match=rf"^[^\n]*{match}[^\n]*$")
 
 
+def test_a_factor_that_groups_overrule_is_warned_of():
+    other = partial(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")
+    with pytest.warns(UserWarning, match="adjust_lr_fn='match_rms_adamw' has no effect"):
+        stepped(other, planned().groups(GPT(128), of="muon", lr=0.01))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stepped(other, planned(optimizer="muon_max").groups(GPT(128), of="muon", lr=0.01))
+
+
+def test_a_large_decay_of_muon_s_matrices_is_not_held_against_adam():
+    """Under this rule, only the decay of hidden matrices grows with width."""
+    plan = planned(decay_rule="sqrt")
+    with pytest.raises(ValueError, match=r"weight_decay · 2 = 0\.08 of every weight"):
+        plan.groups(GPT(128), of="muon", lr=0.02, weight_decay=2.0)
+    assert plan.groups(GPT(128), of="adam", lr=0.02, weight_decay=2.0)
+
+
 def test_groups_are_asked_for_one_optimizer_at_a_time():
     model = GPT(128)
     with one_line(
@@ -302,6 +319,8 @@ def test_groups_are_asked_for_one_optimizer_at_a_time():
         planned(optimizer="adam").groups(model, lr=0.01, of="muon")
     with one_line("of is 'adamw': expected 'muon' or 'adam'"):
         planned().groups(model, lr=0.01, of="adamw")
+    with one_line("Muon and Adam are two optimizers: pass plan.groups"):
+        planned().optimizer(model)
 
 
 def test_a_model_without_hidden_matrices_is_refused():

@@ -174,11 +174,10 @@ class Optimizers(Planned):
             self._expect(with_adam(MUON), "muon")
         direction = muon_direction(self._by_path, family, consistent_rms=consistent_rms, options=options)
         adam_rate = learning_rate if adam_learning_rate is None else adam_learning_rate
-        steps: dict[
-            Hashable, optax.GradientTransformation
-        ] = {  # apart from the direction, since its factors do not apply to weight decay
-            "muon": self._steps(optax.identity(), learning_rate, weight_decay, mask),
-            "adam": self._steps(optax.identity(), adam_rate, adam_weight_decay, mask),
+        # Apart from the direction, since its factors do not apply to weight decay.
+        steps: dict[Hashable, optax.GradientTransformation] = {
+            "muon": self._steps(optax.identity(), learning_rate, weight_decay, mask, muon=True),
+            "adam": self._steps(optax.identity(), adam_rate, adam_weight_decay, mask, muon=False),
         }
         return optax.chain(self.around(direction), optax.partition(steps, partial(labels, self._by_path)))
 
@@ -285,8 +284,12 @@ class Optimizers(Planned):
         learning_rate: optax.ScalarOrSchedule,
         weight_decay: float,
         mask: Any | None,
+        *,
+        muon: bool | None = None,
     ) -> optax.GradientTransformationExtraArgs:
-        factors = {path: found.decay for path, found in self.factors.items()}
+        """Turn a direction into steps; in a mixture, those of the parameters that Muon trains, or of the others."""
+        trained = [p.path for p in self.parameters if muon in (None, p.muon)]
+        factors = {path: self.factors[path].decay for path in trained}
         _refuse_bad_rate(learning_rate, weight_decay, max(factors.values(), default=1.0))
         none = isinstance(weight_decay, int | float) and weight_decay == 0  # optax.inject_hyperparams passes arrays
         decay = optax.masked(decay_by_factors(weight_decay, factors), self.decays if mask is None else mask)

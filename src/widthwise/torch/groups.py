@@ -46,15 +46,17 @@ def make_groups(
     of: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the groups of the parameters that are trained; see `TorchPlan.groups`."""
-    _refuse_bad_rate(lr, weight_decay, max((factor.decay for factor in factors.values()), default=1.0))
     _refuse_mixture(family, parameters, of)
+    if of is not None:
+        parameters = [about for about in parameters if family_of(about, family).isometric == (of == "muon")]
+    _refuse_bad_rate(lr, weight_decay, max((factors[about.path].decay for about in parameters), default=1.0))
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for about in parameters:
         parameter, factor = found[about.path], factors[about.path]
         if parameter.ndim == len(about.shape) > 1:  # wrappers that shard may leave flat pieces of parameters
             check_shape(about, parameter, width)
         own = family_of(about, family)
-        if not parameter.requires_grad or (of is not None and own.isometric != (of == "muon")):
+        if not parameter.requires_grad:
             continue
         decayed = bool(weight_decay) and (not about.is_vector if decays is None else decays(about.path))
         options: dict[str, Any] = {
