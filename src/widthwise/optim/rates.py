@@ -3,8 +3,8 @@
 An update is −s(t) · (β · f · u + λ · W), where u is the direction of the optimizer's own rule, f the factor of the
 parameter, β the base learning rate, and s the shape of the schedule, from 0 to 1. The decay λ is *independent*: it
 follows the schedule, but neither the base learning rate nor the factors (as in the paper's weight-decay experiments).
-Other rules of decay come as a λ for each parameter.
-Since it shrinks stored parameters by a fraction of themselves, multipliers do not affect it.
+Other rules of decay come as a λ for each parameter. Since decay shrinks stored parameters by a fraction of themselves,
+multipliers do not affect it.
 """
 
 from typing import Any, TypeAlias
