@@ -11,6 +11,12 @@ from widthwise.theory.alignment import NONE as NONE
 from widthwise.theory.alignment import TENSOR_PROGRAMS as TENSOR_PROGRAMS
 from widthwise.theory.alignment import Alignment as Alignment
 from widthwise.theory.alignment import LayerAlignment as LayerAlignment
+from widthwise.theory.axes import BATCH_RULES as BATCH_RULES
+from widthwise.theory.axes import TOKEN_RULES as TOKEN_RULES
+from widthwise.theory.axes import AxisFactors as AxisFactors
+from widthwise.theory.axes import AxisRule as AxisRule
+from widthwise.theory.axes import read_batch_rule as read_batch_rule
+from widthwise.theory.axes import read_token_rule as read_token_rule
 from widthwise.theory.checker import Assessment as Assessment
 from widthwise.theory.checker import Gradients as Gradients
 from widthwise.theory.checker import Verdict as Verdict
@@ -28,6 +34,14 @@ from widthwise.theory.decay import DecayRule as DecayRule
 from widthwise.theory.decay import Equilibrium as Equilibrium
 from widthwise.theory.decay import equilibria as equilibria
 from widthwise.theory.decay import read_decay_rule as read_decay_rule
+from widthwise.theory.depth import COMPLETEP as COMPLETEP
+from widthwise.theory.depth import DEPTH_RULES as DEPTH_RULES
+from widthwise.theory.depth import PLAIN_DEPTH as PLAIN_DEPTH
+from widthwise.theory.depth import SQRT_DEPTH as SQRT_DEPTH
+from widthwise.theory.depth import DepthExponents as DepthExponents
+from widthwise.theory.depth import DepthRule as DepthRule
+from widthwise.theory.depth import depth_exponents as depth_exponents
+from widthwise.theory.depth import read_depth_rule as read_depth_rule
 from widthwise.theory.directions import DIRECTIONS as DIRECTIONS
 from widthwise.theory.directions import Direction as Direction
 from widthwise.theory.equivalence import Comparison as Comparison
