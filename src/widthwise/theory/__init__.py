@@ -38,8 +38,11 @@ from widthwise.theory.depth import COMPLETEP as COMPLETEP
 from widthwise.theory.depth import DEPTH_RULES as DEPTH_RULES
 from widthwise.theory.depth import PLAIN_DEPTH as PLAIN_DEPTH
 from widthwise.theory.depth import SQRT_DEPTH as SQRT_DEPTH
+from widthwise.theory.depth import DepthAssessment as DepthAssessment
 from widthwise.theory.depth import DepthExponents as DepthExponents
 from widthwise.theory.depth import DepthRule as DepthRule
+from widthwise.theory.depth import DepthVerdict as DepthVerdict
+from widthwise.theory.depth import assess_depth as assess_depth
 from widthwise.theory.depth import depth_exponents as depth_exponents
 from widthwise.theory.depth import read_depth_rule as read_depth_rule
 from widthwise.theory.directions import DIRECTIONS as DIRECTIONS

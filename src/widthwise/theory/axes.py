@@ -37,6 +37,13 @@ class AxisFactors:
         """
         return self.learning_rate * self.weight_decay
 
+    def b2(self, base: float) -> float:
+        """Return β₂, given that at the base. Raise where 1 - β₂ would exceed 1."""
+        one_minus = (1 - base) * self.one_minus_b2
+        if one_minus > 1:
+            raise ValueError(f"1 - β₂ would be {one_minus:.3g}, with β₂ = {base} at the base: expected at most 1")
+        return 1 - one_minus
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisRule:
@@ -87,7 +94,7 @@ BATCH_RULES: Mapping[str, AxisRule] = _by_name(
         AxisRule(
             name="sde",
             title="learning rate as √κ, epsilon as 1/√κ, 1 - β₂ as κ",
-            source="microsoft/ArchScale, after Malladi et al. (arXiv 2205.10287), but with β₁ fixed; for Adam",
+            source="microsoft/ArchScale, which credits Malladi et al. (arXiv 2205.10287), but keeps β₁; for Adam",
             learning_rate=HALF,
             epsilon=-HALF,
             one_minus_b2=Fraction(1),
@@ -95,10 +102,16 @@ BATCH_RULES: Mapping[str, AxisRule] = _by_name(
         AxisRule(
             name="sde2",
             title="constant learning rate, epsilon as 1/√κ, 1 - β₂ and λ as √κ",
-            source="microsoft/ArchScale, its second rule; for Adam",
+            source="microsoft/ArchScale (sdew), which credits arXiv 2411.15958 and 2507.07101; for AdamW",
             epsilon=-HALF,
             one_minus_b2=HALF,
             weight_decay=HALF,
+        ),
+        AxisRule(
+            name="sqrt",
+            title="learning rate as √κ, nothing else",
+            source="microsoft/ArchScale (default); Marin",
+            learning_rate=HALF,
         ),
         AxisRule(
             name="timescale",

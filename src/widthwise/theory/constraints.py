@@ -43,12 +43,14 @@ class Constraint:
         layer: The label of its layer.
         value: The negative exponent of the quantity.
         bound: The size that the quantity must have.
+        variable: What grows: the width n, or the number L of residual blocks.
     """
 
     name: str
     layer: str
     value: Fraction
     bound: Bound = Bound.AT_MOST
+    variable: str = "n"
 
     @property
     def slack(self) -> Fraction:
@@ -72,7 +74,7 @@ class Constraint:
         return self.slack >= 0
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.layer}): scales as {power_of_n(-self.value)}, must be {self.bound}"
+        return f"{self.name} ({self.layer}): scales as {power_of_n(-self.value, self.variable)}, must be {self.bound}"
 
 
 @dataclass(frozen=True, slots=True)

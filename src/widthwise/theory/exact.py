@@ -39,12 +39,12 @@ def exact(value: Exact) -> Fraction:
     raise ValueError(f"{given!r} is not a number: expected a fraction such as 3/4, 0.75 or -1")
 
 
-def power_of_n(exponent: Fraction) -> str:
-    """Format n to the power of an exponent.
+def power_of_n(exponent: Fraction, variable: str = "n") -> str:
+    """Format n, or another variable, to the power of an exponent.
 
     >>> power_of_n(Fraction(-1, 2)), power_of_n(Fraction(1)), power_of_n(Fraction(0))
     ('n^-1/2', 'n', '1')
     """
     if exponent == 0:
         return "1"
-    return "n" if exponent == 1 else f"n^{exponent}"
+    return variable if exponent == 1 else f"{variable}^{exponent}"
