@@ -197,6 +197,44 @@ def test_decay_of_a_network_that_is_unstable_at_initialization_is_an_answer(caps
     assert ("null" if options else "unstable at initialization") in printed(capsys, *own, *options)
 
 
+def test_rules_of_depth_stand_side_by_side(capsys):
+    rows = [line.split() for line in printed(capsys, "--depth", "all").splitlines()]
+    assert ["completep", "sgd", "-1", "1", "1", "-1", "0", "0", "0", "learns", "in", "every", "block"] in rows
+    assert ["sqrt", "adam", "-1/2", "-1/2", "-1/2", "-1/2", "0", "0", "-1/2", "blocks", "are", "lazy"] in rows
+    assert ["constant", "adam", "0", "0", "0", "0", "1/2", "1/2", "0", "unstable", "at", "initialization"] in rows
+
+
+def test_one_case_shows_width_and_depth_and_what_binds(capsys):
+    out = printed(capsys, *MUP_ADAM, "--alignment", "full", "--depth", "3/4")
+    assert out.index("exponents of n") < out.index("Exponents of the number L")
+    assert "Rate of matrices limited by stable_stream.update." in out
+    assert "features learned in every block: no" in out
+    assert "each changes only as L^-1/4" in out
+    broken = printed(capsys, "--optimizer", "adam", "--depth", "constant")
+    assert "Broken: stable_at_init (stream): scales as L^1/2, must be at most constant." in broken
+    assert "exponents of n" not in broken
+    assert "limited by" not in broken
+
+
+def test_depth_in_json_stands_beside_width(capsys):
+    case = as_json(capsys, *MUP_ADAM, "--alignment", "full", "--depth", "completep", "--decay-rule", "coupled")
+    assert case["exponents"]["hidden"]["learning_rate"] == "-1"
+    (depth,) = case["depth"]
+    assert depth["rule"] == "completep"
+    assert depth["exponents"]["branch"] == depth["exponents"]["epsilon"] == "-1"
+    assert depth["exponents"]["matrix_learning_rate"] == "0"
+    assert depth["verdict"]["every_block"]
+    assert depth["limits"]["matrices"] == ["stable_stream.update", "stable_block.update"]
+    assert depth["decay"][0]["blocks"]["matrices"]["removed_per_step"] == "0"
+
+
+def test_a_decay_rule_with_depth_shows_what_it_leads_to_inside_blocks(capsys):
+    out = printed(capsys, "--optimizer", "adam", "--depth", "sqrt", "--decay-rule", "all")
+    rows = [line.split() for line in out.splitlines()]
+    assert ["coupled", "matrices", "-1/2", "1/2", "-1/4", "-1/4", "-1/4", "3/4", "0", "0", "-1/2", "1/2"] in rows
+    assert ["vectors", "no", "decay"] in rows
+
+
 def test_nothing_is_said_of_depth_about_rates_that_were_brought(capsys):
     chosen = ["--optimizer", "adam", "--alpha", "1", "--omega", "3/4"]
     assert "--layers" not in printed(capsys, *OWN_GLOBAL, *chosen)
@@ -263,6 +301,7 @@ def test_later_gradients_are_shown_where_they_differ(capsys):
         (["--embedding", "0"], ["--embedding", "'0'", "A,B or A,B,C"]),
         ([*OWN[:4], "--readout", "0,1/2,1"], ["--readout 0,1/2,1", "give C for every layer"]),
         ([*OWN, "--parameterization", "ntk"], ["--parameterization ntk", "exclude each other"]),
+        (["--depth", "deep"], ["--depth", "'deep'", "completep, sqrt, constant", "3/4"]),
         (["--jsn"], ["--jsn", "perhaps you meant --json"]),
         (["--alpha"], ["--alpha"]),
     ],
@@ -294,7 +333,7 @@ def test_help_says_what_every_option_means_and_where_it_defaults_to(capsys):
         main(["exponents", "--help"])
     assert not end.value.code
     text = capsys.readouterr().out
-    for option in ("parameterization", "optimizer", "alignment", "alpha", "omega", "u", "layers", "json"):
+    for option in ("parameterization", "optimizer", "alignment", "alpha", "omega", "u", "layers", "depth", "json"):
         assert f"--{option} " in text
     assert "(default: full and none)" in " ".join(text.split())
 

@@ -12,6 +12,7 @@ from widthwise.theory import (
     ADAM,
     ALIGNED_UPDATES,
     ALIGNMENTS,
+    COMPLETEP,
     COUPLED,
     DECAY_RULES,
     FULL,
@@ -24,10 +25,13 @@ from widthwise.theory import (
     PARAMETERIZATIONS,
     SGD,
     SQRT,
+    SQRT_DEPTH,
     STANDARD,
     DecayRule,
     Equilibrium,
     Role,
+    assess_depth,
+    depth_equilibria,
     equilibria,
     read_decay_rule,
     solve,
@@ -128,6 +132,48 @@ def test_a_case_that_is_unstable_at_initialization_has_no_equilibrium():
     network = PARAMETERIZATIONS["standard"].of(embedding=(0, 0), hidden=(0, 0), readout=(0, 0), name="large")
     with pytest.raises(ValueError, match="'large' is unstable at initialization"):
         equilibria(solve(network, ADAM, FULL), INDEPENDENT)
+
+
+@pytest.mark.parametrize("rule", DECAY_RULES.values(), ids=lambda rule: rule.name)
+@pytest.mark.parametrize("family", [ADAM, *MUON_FACTORS.values()], ids=lambda family: family.name)
+def test_under_completep_depth_does_not_change_decay(family, rule):
+    """Rates inside blocks do not change, so neither do rules that follow them. SGD's rates grow."""
+    for found in depth_equilibria(assess_depth(COMPLETEP, family), rule):
+        if found is not None:
+            assert found.removed == found.effective_rate == found.since_init == found.output == 0
+
+
+def test_sgd_under_completep_must_not_have_coupled_decay():
+    matrices, vectors = depth_equilibria(assess_depth(COMPLETEP, SGD), COUPLED)
+    assert matrices == vectors
+    assert matrices
+    assert matrices.removed == -1  # a step removes L times as much
+
+
+@pytest.mark.parametrize("persistence", [HALF, ALIGNED_UPDATES])
+def test_under_one_over_root_l_a_constant_part_makes_settled_blocks_lose_their_size(persistence):
+    case = assess_depth(SQRT_DEPTH, ADAM)
+    independent, _ = depth_equilibria(case, INDEPENDENT, persistence=persistence)
+    coupled, _ = depth_equilibria(case, COUPLED, persistence=persistence)
+    assert independent
+    assert coupled
+    assert (independent.since_init, independent.effective_rate, independent.output) == (HALF, 0, 0)
+    assert coupled.since_init == (1 - persistence) * HALF
+    assert coupled.effective_rate == persistence * HALF
+
+
+def test_with_parameter_scaling_the_effective_rate_in_depth_is_that_of_the_update():
+    for rule in (INDEPENDENT, COUPLED):
+        matrices, _ = depth_equilibria(assess_depth(SQRT_DEPTH, ADAFACTOR), rule)
+        assert matrices
+        assert (matrices.size, matrices.effective_rate) == (None, HALF)
+
+
+def test_the_square_root_rule_over_width_leaves_vectors_inside_blocks_alone():
+    matrices, vectors = depth_equilibria(assess_depth(SQRT_DEPTH, ADAM), SQRT)
+    assert vectors is None
+    assert matrices
+    assert matrices.removed == HALF  # L^-1/2 of the rate; √n concerns width
 
 
 def test_unknown_rules_are_refused():

@@ -8,13 +8,16 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Annotated, Any, TypeAlias
 
-from widthwise.cli.arguments import count, named, numbers, unset
+from widthwise.cli.arguments import count, named, numbers, read_by, unset
+from widthwise.cli.depth import tabulate_depth, tabulate_depth_decay
+from widthwise.cli.equilibria import HEADINGS, MISSING, decay_rows
 from widthwise.cli.output import table
 from widthwise.theory import (
     ALIGNED_UPDATES,
     ALIGNMENTS,
     ALL_FAMILIES,
     DECAY_RULES,
+    DEPTH_RULES,
     FAMILIES,
     FULL,
     NONE,
@@ -23,21 +26,23 @@ from widthwise.theory import (
     Assessment,
     Constraint,
     DecayRule,
-    Equilibrium,
+    DepthRule,
     Family,
     Layer,
     Parameterization,
+    assess_depth,
     check,
     decay_to_json,
+    depth_to_json,
     equilibria,
     exact,
     limits,
     power_of_n,
+    read_depth_rule,
     solve,
     to_json,
 )
 
-MISSING = "–"
 TRIVIAL = "*"
 NO_FEATURES = "°"
 UNSTABLE = "!"
@@ -45,6 +50,10 @@ UNSTABLE = "!"
 Numbers: TypeAlias = tuple[Fraction, ...]
 HiddenReadout: TypeAlias = Annotated[Numbers | None, numbers("X or HIDDEN,READOUT", 1, 2)]
 OwnLayer: TypeAlias = Annotated[Numbers | None, numbers("A,B or A,B,C", 2, 3), unset("the presets")]
+
+
+def _read_depth(text: str) -> tuple[DepthRule, ...]:
+    return tuple(DEPTH_RULES.values()) if text == "all" else (read_depth_rule(text),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +94,15 @@ class ExponentsCommand:
     """Show what weight decay leads to under a rule, or under all of them, in place of the learning rates. independent:
     a step removes the same part of every weight at every width. coupled: a constant decay times the scaled learning
     rate. sqrt: sqrt(n) times the scaled learning rate in hidden layers, none elsewhere. inverse: 1/n."""
+    depth: Annotated[
+        tuple[DepthRule, ...] | None,
+        read_by("{" + ",".join((*DEPTH_RULES, "all")) + ",A}", _read_depth),
+        unset("width only"),
+    ] = None
+    """Show exponents of the number L of residual blocks under a rule, or under all of them: after those of the width
+    if the other options select one case, else alone. completep: branches are multiplied by 1/L. sqrt: by 1/sqrt(L).
+    constant: nothing changes. A number A: branches are multiplied by L^-A. With --decay-rule, show what weight decay
+    leads to as depth grows."""
     json: bool = False
     """Print JSON: one object for one case, a list for several."""
 
@@ -94,24 +112,28 @@ class ExponentsCommand:
         solved = len(self.embedding or ()) < 3
         rules = self.decay_rule or ()
         if self.json:
-            values = [_to_json(case, rules) for case in cases]
+            values = [_to_json(case, rules, self.depth or ()) for case in cases]
             print(json.dumps(values[0] if len(cases) == 1 else values, indent=2))
-        elif rules:
-            print(_tabulate_decay(cases, rules))
-        else:
-            print(_tabulate_case(cases[0], solved=solved) if len(cases) == 1 else _tabulate_cases(cases, solved=solved))
+            return 0
+        if len(cases) == 1 or not self.depth:
+            print(_tabulate(cases, rules, solved=solved), end="\n\n" if self.depth else "\n")
+        if self.depth:
+            deep = [assess_depth(rule, family) for rule in self.depth for family in self._families()]
+            print(tabulate_depth_decay(deep, rules) if rules else tabulate_depth(deep))
         return 0
 
     def cases(self) -> list[Assessment]:
         """Solve, or check, every case that the options select."""
         networks, rates = self._networks()
-        families = [self.optimizer] if self.optimizer else list(FAMILIES.values())
         return [
             check(network, rates, family, alignment) if rates else solve(network, family, alignment)
             for network in networks
             for alignment in self._alignments()
-            for family in families
+            for family in self._families()
         ]
+
+    def _families(self) -> list[Family]:
+        return [self.optimizer] if self.optimizer else list(FAMILIES.values())
 
     def _networks(self) -> tuple[list[Parameterization], Numbers | None]:
         """Return the selected parameterizations and, if they were given, the rates to check."""
@@ -162,6 +184,12 @@ class ExponentsCommand:
                 u=pair(self.u, "u", self.alpha),
             )
         ]
+
+
+def _tabulate(cases: Sequence[Assessment], rules: Sequence[DecayRule], *, solved: bool) -> str:
+    if rules:
+        return _tabulate_decay(cases, rules)
+    return _tabulate_case(cases[0], solved=solved) if len(cases) == 1 else _tabulate_cases(cases, solved=solved)
 
 
 def _tabulate_cases(cases: Sequence[Assessment], *, solved: bool) -> str:
@@ -233,15 +261,17 @@ def _tabulate_case(case: Assessment, *, solved: bool) -> str:
     return "\n".join(lines)
 
 
-def _to_json(case: Assessment, rules: Sequence[DecayRule]) -> dict[str, Any]:
-    decay = {"decay": [decay_to_json(case, rule) for rule in rules]} if rules else {}
-    return {**to_json(case), **decay}
+def _to_json(case: Assessment, rules: Sequence[DecayRule], depth: Sequence[DepthRule]) -> dict[str, Any]:
+    values = to_json(case)
+    if rules:
+        values["decay"] = [decay_to_json(case, rule) for rule in rules]
+    if depth:
+        values["depth"] = [depth_to_json(assess_depth(rule, case.family), rules) for rule in depth]
+    return values
 
 
 def _tabulate_decay(cases: Sequence[Assessment], rules: Sequence[DecayRule]) -> str:
     """Return what rules of weight decay lead to: a block for every case, rows for rules and layers."""
-    apart = ["size", "size /\ninit", "eff.\nrate", "const.\nat α"]
-    headings = ["decay", "layer", "step\nremoves", "steps", "", *apart, "", *apart]
     lines = [
         "Exponents of the width n: the part of a weight that a step removes; the steps to",
         "equilibrium; there, the size of weights, the same relative to the initialization, the",
@@ -254,7 +284,7 @@ def _tabulate_decay(cases: Sequence[Assessment], rules: Sequence[DecayRule]) -> 
         lines += [
             "",
             f"{case.parameterization.name}, {case.family.name}, alignment {_describe(case.alignment)}",
-            table(headings, rows, right=range(2, len(headings)), gap=1),
+            table(HEADINGS, rows, right=range(2, len(HEADINGS)), gap=1),
         ]
     return "\n".join(lines)
 
@@ -262,20 +292,9 @@ def _tabulate_decay(cases: Sequence[Assessment], rules: Sequence[DecayRule]) -> 
 def _decay_rows(case: Assessment, rule: DecayRule) -> list[list[str]]:
     if case.rates is None or case.gradients is None:
         return [[rule.name, "unstable at initialization"]]
-    independent, aligned = equilibria(case, rule), equilibria(case, rule, persistence=ALIGNED_UPDATES)
-    rows = [
-        [label, "no decay"]
-        if one is None or other is None
-        else [label, str(-one.removed), str(one.removed), "", *_settled(one), "", *_settled(other)]
-        for label, one, other in zip(case.parameterization.labels, independent, aligned, strict=True)
-    ]
-    return [["" if position else rule.name, *row] for position, row in enumerate(_merged(rows))]
-
-
-def _settled(found: Equilibrium) -> list[str]:
-    negatives = (found.size, found.since_init, found.effective_rate)
-    alignment = MISSING if found.alignment is None else str(found.alignment)
-    return [*(MISSING if value is None else str(-value) for value in negatives), alignment]
+    both = equilibria(case, rule), equilibria(case, rule, persistence=ALIGNED_UPDATES)
+    rows = _merged(decay_rows(case.parameterization.labels, *both))
+    return [["" if position else rule.name, *row] for position, row in enumerate(rows)]
 
 
 def _heading(alignment: str, family: str) -> str:

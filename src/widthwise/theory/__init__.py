@@ -32,6 +32,7 @@ from widthwise.theory.decay import INVERSE as INVERSE
 from widthwise.theory.decay import SQRT as SQRT
 from widthwise.theory.decay import DecayRule as DecayRule
 from widthwise.theory.decay import Equilibrium as Equilibrium
+from widthwise.theory.decay import depth_equilibria as depth_equilibria
 from widthwise.theory.decay import equilibria as equilibria
 from widthwise.theory.decay import read_decay_rule as read_decay_rule
 from widthwise.theory.depth import COMPLETEP as COMPLETEP
@@ -55,6 +56,7 @@ from widthwise.theory.exact import Exact as Exact
 from widthwise.theory.exact import exact as exact
 from widthwise.theory.exact import power_of_n as power_of_n
 from widthwise.theory.export import decay_to_json as decay_to_json
+from widthwise.theory.export import depth_to_json as depth_to_json
 from widthwise.theory.export import to_json as to_json
 from widthwise.theory.families import ADAFACTOR as ADAFACTOR
 from widthwise.theory.families import ADAM as ADAM

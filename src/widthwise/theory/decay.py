@@ -1,5 +1,8 @@
 """Weight decay: what a step removes under a rule, and the equilibrium that this leads to, as exponents of width.
 
+Rules of decay are rules over width. With depth they change nothing by themselves, but those that follow the learning
+rate follow it here too (`depth_equilibria`).
+
 A step removes a part n^-w of a weight and adds an update of size n^-d. Sooner or later a weight is the sum of its last
 n^w updates, and nothing is left of its initialization. If these updates are independent, their sum grows as the root of
 their number, so the weight has size n^-(d - w/2) and a step changes a part n^-(w/2) of it. If they all point the same
@@ -17,6 +20,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from widthwise.theory.checker import Assessment, aligned_layers, families_of
+from widthwise.theory.depth import DepthAssessment
 from widthwise.theory.exact import HALF
 from widthwise.theory.parameterization import Role
 
@@ -161,3 +165,43 @@ def equilibria(
                 )
             )
     return tuple(found)
+
+
+def depth_equilibria(
+    case: DepthAssessment, rule: DecayRule, *, persistence: Fraction = INDEPENDENT_UPDATES
+) -> tuple[Equilibrium | None, Equilibrium | None]:
+    """Return the equilibrium of matrices and of vectors inside blocks as depth grows, in negative exponents of L.
+
+    `alignment` is the agreement of settled branches for which their sum is of constant size, and `output` the size of
+    this sum with the agreement assumed of updates. The rates are those of a model that multiplies its branches: a
+    weight that carries the multiplier has another rate, but must decay as it would without.
+
+    >>> from widthwise.theory import ADAM, SQRT_DEPTH, assess_depth
+    >>> matrices, _ = depth_equilibria(assess_depth(SQRT_DEPTH, ADAM), COUPLED)
+    >>> str(matrices.removed), str(matrices.since_init), str(matrices.alignment)
+    ('1/2', '1/4', '3/4')
+    """
+    exponents = case.exponents
+
+    def of(role: Role, c: Fraction, d: Fraction) -> Equilibrium | None:
+        if rule.power(role) is None:
+            return None
+        w = c if rule.coupled else Fraction(0)
+        if case.family.at(role).parameter_power:
+            return Equilibrium(removed=w, effective_rate=d)
+        size = d - persistence * w
+        branch = exponents.branch - case.stream + size
+        return Equilibrium(
+            removed=w,
+            effective_rate=persistence * w,
+            size=size,
+            since_init=size - exponents.init,
+            alignment=branch,
+            output=branch - case.agreement,
+        )
+
+    matrix_update, vector_update = case.updates
+    return (
+        of(Role.HIDDEN, exponents.matrix_rate, matrix_update),
+        of(Role.EMBEDDING, exponents.vector_rate, vector_update),
+    )

@@ -174,6 +174,7 @@ class DepthAssessment:
         exponents: What changes with depth.
         stream: The size of the stream at initialization.
         branches: The part of the stream that branches contribute at initialization.
+        updates: The updates inside blocks, of matrices and of vectors.
         stream_change: The change of the stream through the updates of blocks, relative to its size.
         block_change: The change of activations inside a block through its own updates.
         constraints: All constraints, with their slack.
@@ -186,6 +187,7 @@ class DepthAssessment:
     exponents: DepthExponents
     stream: Fraction
     branches: Fraction
+    updates: tuple[Fraction, Fraction]
     stream_change: Fraction
     block_change: Fraction
     constraints: tuple[Constraint, ...]
@@ -250,6 +252,7 @@ def assess_depth(rule: DepthRule, family: Family, *, agreement: Exact = AGREEING
         ),
         stream=stream,
         branches=branches - stream,
+        updates=(matrix_update, vector_update),
         stream_change=stream_change,
         block_change=block_change,
         constraints=constraints,

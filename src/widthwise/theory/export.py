@@ -9,7 +9,15 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from widthwise.theory.checker import Assessment
-from widthwise.theory.decay import ALIGNED_UPDATES, INDEPENDENT_UPDATES, DecayRule, Equilibrium, equilibria
+from widthwise.theory.decay import (
+    ALIGNED_UPDATES,
+    INDEPENDENT_UPDATES,
+    DecayRule,
+    Equilibrium,
+    depth_equilibria,
+    equilibria,
+)
+from widthwise.theory.depth import MATRICES, VECTORS, DepthAssessment
 
 Json: TypeAlias = dict[str, Any]
 
@@ -64,6 +72,54 @@ def decay_to_json(case: Assessment, rule: DecayRule) -> Json:
     return {
         "rule": rule.name,
         "layers": {"embedding": layers[0], "hidden": _one_or_all(layers[1:-1]), "readout": layers[-1]},
+    }
+
+
+def depth_to_json(case: DepthAssessment, rules: Sequence[DecayRule] = ()) -> Json:
+    """Return what changes with depth, as values for `json.dumps`: exponents of L, the number of residual blocks.
+
+    With rules of weight decay, `"decay"` says what they lead to inside blocks.
+
+    >>> from widthwise.theory import COMPLETEP, SGD, assess_depth
+    >>> depth_to_json(assess_depth(COMPLETEP, SGD))["exponents"]
+    {'branch': '-1', 'init_std': '0', 'matrix_learning_rate': '1', 'vector_learning_rate': '1', 'epsilon': '-1'}
+    """
+    exponents, verdict = case.exponents, case.verdict
+    kinds = (MATRICES, VECTORS)
+
+    def decay(rule: DecayRule) -> Json:
+        both = (depth_equilibria(case, rule, persistence=p) for p in (INDEPENDENT_UPDATES, ALIGNED_UPDATES))
+        found = (_decay(*pair) for pair in zip(*both, strict=True))
+        return {"rule": rule.name, "blocks": dict(zip(kinds, found, strict=True))}
+
+    return {
+        "rule": case.rule.name,
+        "source": case.rule.source,
+        "optimizer": case.family.name,
+        "agreement": str(case.agreement),
+        "exponents": {
+            "branch": str(-exponents.branch),
+            "init_std": str(-exponents.init),
+            "matrix_learning_rate": str(-exponents.matrix_rate),
+            "vector_learning_rate": str(-exponents.vector_rate),
+            "epsilon": str(-exponents.epsilon),
+        },
+        "sizes": {
+            "stream": str(-case.stream),
+            "stream_change": str(-case.stream_change),
+            "block_change": str(-case.block_change),
+        },
+        "verdict": {
+            "stable_at_init": verdict.stable_at_init,
+            "stable": verdict.stable,
+            "nontrivial": verdict.nontrivial,
+            "every_block": verdict.every_block,
+        },
+        "limits": {kind: [constraint.name for constraint in case.limits(kind)] for kind in kinds},
+        "constraints": [
+            {"name": c.name, "layer": c.layer, "slack": str(c.slack), "binding": c.binding} for c in case.constraints
+        ],
+        **({"decay": [decay(rule) for rule in rules]} if rules else {}),
     }
 
 
