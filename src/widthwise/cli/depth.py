@@ -33,8 +33,8 @@ def tabulate_depth_decay(cases: Sequence[DepthAssessment], rules: Sequence[Decay
     lines = [
         "Exponents of the number L of residual blocks: the part of a weight in a block that a step",
         "removes; the steps to equilibrium; there, the size of weights, the same relative to the",
-        "initialization, the part that a step changes (the effective rate), and the agreement α",
-        "of branches at which their sum has constant size (1/2 by chance, 1 in full).",
+        "initialization, the part that a step changes (the effective rate), and, under α, the",
+        "agreement of branches at which their sum has constant size (1/2 by chance, 1 in full).",
         "On the left, updates are independent from step to step; on the right, they agree.",
     ]
     for case in cases:

@@ -1,4 +1,4 @@
-"""The exact theory of width exponents: no JAX, no NumPy, no floating point.
+"""The exact theory of exponents of width and depth: no JAX, no NumPy, no floating point but in factors.
 
 >>> from widthwise.theory import ADAM, FULL, STANDARD, solve
 >>> [str(-c) for c in solve(STANDARD, ADAM, FULL).rates]  # exponents of n: embedding, hidden, readout
