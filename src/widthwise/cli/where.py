@@ -12,6 +12,7 @@ from widthwise.cli.arguments import count, unset
 from widthwise.cli.output import between, duration, table
 from widthwise.cli.running import SavedAndStopped, StatusLine, stoppable
 from widthwise.study import Study
+from widthwise.study.axes import AXES
 from widthwise.sweeps.driver import Driver, Stopped
 from widthwise.sweeps.executors import Executor, Inline, Processes, RayCluster
 from widthwise.sweeps.executors.processes import cores
@@ -133,7 +134,8 @@ def tabulate_forecast(title: str, counts: Sequence[Count], found: Forecast | Non
         return f"{said}: nothing is left to train"
     parts = {part: [count for count in left if count.part == part] for part in dict.fromkeys(c.part for c in left)}
     rows = [_row(part, some) for part, some in (parts if len(parts) == 1 else {**parts, "all": left}).items()]
-    drawn = table(("part", "widths", "searches", "runs", "tokens", "FLOPs"), rows)
+    axes = [AXES[name] for name in dict.fromkeys(count.axis for count in left)]
+    drawn = table(("part", axes[0].plural if len(axes) == 1 else "sizes", "searches", "runs", "tokens", "FLOPs"), rows)
     if found is None:
         seconds = (bounds.flops / GPU_FLOPS for bounds in totals(left))
         time = f"time: {between(*seconds)} on one GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
@@ -153,7 +155,7 @@ def _describe_speed(found: Forecast, pace: Pace) -> str:
 
 
 def _row(part: str, counts: Sequence[Count]) -> tuple[str, ...]:
-    widths = sorted({count.spec.width for count in counts})
+    widths = sorted({count.size for count in counts})
     return (
         part,
         f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0]),

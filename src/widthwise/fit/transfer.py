@@ -29,6 +29,10 @@ WORSE = 0.01
 """The relative rise of the best loss with width that is more than the noise of a small run, about 0.5 %."""
 
 
+GROWN = {"width": "wider", "depth": "deeper", "tokens": "longer"}
+"""What a larger run is called along the axes on which it should be better; a larger batch need not be."""
+
+
 class TransferOutcome(StrEnum):
     """The outcome of a sweep with respect to transfer."""
 
@@ -47,18 +51,22 @@ class TransferVerdict:
         left_out: Widths whose optimum lies outside the range that was tried.
         worse: Widths whose best loss is worse than that of the next narrower one by more than `WORSE`. With a sound
             prescription wider is better, whatever the exponent says (docs/width-4096.md).
+        axis: The name of the axis along which sizes differ. Where it is not width, all "widths" are sizes along it.
     """
 
     outcome: TransferOutcome
     exponent: Estimate
     left_out: tuple[int, ...] = ()
     worse: tuple[int, ...] = ()
+    axis: str = "width"
 
     def __str__(self) -> str:
         known = f"exponent {self.exponent}" if math.isfinite(self.exponent.value) else "fewer than two optima known"
         widths = ", ".join(str(width) for width in self.left_out)
-        left_out = f" (optimum not inside what was tried at width {widths})" if widths else ""
-        worse = f"; wider is worse at width {', '.join(map(str, self.worse))}" if self.worse else ""
+        left_out = f" (optimum not inside what was tried at {self.axis} {widths})" if widths else ""
+        worse = (
+            f"; {GROWN[self.axis]} is worse at {self.axis} {', '.join(map(str, self.worse))}" if self.worse else ""
+        )
         return f"{self.outcome}: {known}{left_out}{worse}"
 
 
@@ -107,6 +115,11 @@ class Transfer:
     predictions: tuple[Prediction, ...]
     loss_law: LossLaw | None
 
+    @property
+    def axis(self) -> str:
+        """The name of the axis along which sizes differ."""
+        return self.verdict.axis
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as values for `json.dumps`; infinite and unknown numbers are null."""
         law = self.loss_law
@@ -115,11 +128,14 @@ class Transfer:
             "interval": _interval(self.law.exponent),
             "verdict": str(self.verdict.outcome),
             "summary": str(self.verdict),
-            "optima": [_optimum(optimum) for optimum in self.optima],
-            "reuse": [{name: _number(value) for name, value in asdict(reuse).items()} for reuse in self.reuse],
+            "optima": [{self.axis: optimum.width, **_optimum(optimum)} for optimum in self.optima],
+            "reuse": [
+                {self.axis if name == "width" else name: _number(value) for name, value in asdict(reuse).items()}
+                for reuse in self.reuse
+            ],
             "predictions": [
                 {
-                    "width": prediction.width,
+                    self.axis: prediction.width,
                     "learning_rate": _number(prediction.learning_rate.value),
                     "interval": _interval(prediction.learning_rate),
                 }
@@ -136,13 +152,16 @@ class Transfer:
         }
 
 
-def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolerance: float = TOLERANCE) -> Transfer:
-    """Fit the sweep of one setting over learning rates and widths.
+def fit_transfer(
+    trials: Iterable[Trial], *, predict: Sequence[int] = (), tolerance: float = TOLERANCE, axis: str = "width"
+) -> Transfer:
+    """Fit the sweep of one setting over learning rates and widths, or sizes along another axis.
 
     Args:
         trials: The runs, of any number of widths and seeds.
         predict: Widths whose optimal learning rate to predict.
         tolerance: The size of an exponent that does not matter in practice.
+        axis: What the `width` of the trials stands for: width, depth, batch or tokens.
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance}: expected a number above 0")
@@ -166,8 +185,9 @@ def fit_transfer(trials: Iterable[Trial], *, predict: Sequence[int] = (), tolera
             worse=tuple(
                 wide.width
                 for narrow, wide in itertools.pairwise(known)
-                if wide.eval_loss > narrow.eval_loss * (1 + WORSE)
+                if axis in GROWN and wide.eval_loss > narrow.eval_loss * (1 + WORSE)
             ),
+            axis=axis,
         ),
         reuse=tuple(
             _reuse(curve, optimum, known[0], found.landscape)
@@ -221,7 +241,6 @@ def _reuse(curve: Curve, optimum: Optimum, base: Optimum, landscape: Landscape |
 def _optimum(optimum: Optimum) -> dict[str, Any]:
     learning_rate, edge = optimum.learning_rate, optimum.edge
     return {
-        "width": optimum.width,
         "learning_rate": _number(learning_rate.value),
         "interval": _interval(learning_rate),
         "eval_loss": _number(optimum.eval_loss),

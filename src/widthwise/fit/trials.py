@@ -23,7 +23,10 @@ EDGE_OCTAVES = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A finished run: its learning rate and its final eval loss, NaN or infinite if it diverged."""
+    """A finished run: its learning rate and its final eval loss, NaN or infinite if it diverged.
+
+    Fits compare runs of different sizes, which are widths unless `fit_transfer` is told of another axis.
+    """
 
     width: int
     learning_rate: float

@@ -6,7 +6,6 @@ from widthwise.fit import Estimate, Optimum, Transfer
 from widthwise.scaling import text_table
 
 HEADINGS = (
-    "width",
     "optimal learning rate",
     "95 % interval",
     "loss there",
@@ -29,10 +28,11 @@ def describe_transfer(transfer: Transfer) -> list[str]:
         )
         for optimum in transfer.optima
     ]
-    lines = [text_table(HEADINGS, rows, right=range(len(HEADINGS)))]
+    headings = (transfer.axis, *HEADINGS)
+    lines = [text_table(headings, rows, right=range(len(headings)))]
     for prediction in transfer.predictions:
         predicted = prediction.learning_rate
-        lines.append(f"predicted for width {prediction.width}: {_rate(predicted.value)} {_interval(predicted)}")
+        lines.append(f"predicted for {transfer.axis} {prediction.width}: {_rate(predicted.value)} {_interval(predicted)}")
     return [*lines, str(transfer.verdict), *_cost(transfer)]
 
 
@@ -42,7 +42,7 @@ def _cost(transfer: Transfer) -> list[str]:
         return []
     share = 100 * last.given_up / (last.eval_loss - last.given_up)
     cost = "diverges" if math.isinf(last.eval_loss) else f"costs {last.given_up:.4f} ({share:.2f} %)"
-    return [f"reusing the rate of width {known[0]} at width {last.width} {cost}"]
+    return [f"reusing the rate of {transfer.axis} {known[0]} at {transfer.axis} {last.width} {cost}"]
 
 
 def _rate(value: float) -> str:

@@ -34,8 +34,11 @@ KNOWN_RISE = 0.02
 """How much worse, as a fraction, a rate below the optimum must be where the shape is known from narrower widths."""
 
 
-def check_precision(precision: float | None, widths: Sequence[int], *, until_verdict: bool) -> None:
-    """Raise ValueError for a precision that these widths cannot reach."""
+def check_precision(
+    precision: float | None, widths: Sequence[int], *, until_verdict: bool, axis: str = "width"
+) -> None:
+    """Raise ValueError for a precision that these widths, or values of another axis, cannot reach."""
+    values = "widths" if axis == "width" else "values"
     if precision is None:
         if until_verdict:
             raise ValueError("until_verdict without a precision: expected both")
@@ -43,12 +46,12 @@ def check_precision(precision: float | None, widths: Sequence[int], *, until_ver
     if not 0 < precision < math.inf:
         raise ValueError(f"precision is {precision}: expected a number above 0")
     if len(widths) < 2:
-        raise ValueError(f"precision is {precision} with one width: expected two widths or more")
+        raise ValueError(f"precision is {precision} with one {axis}: expected two {values} or more")
     if precision <= (least := finest(widths)):
         least = math.ceil(100 * least + 1) / 100
         raise ValueError(
-            f"precision is {precision}: expected {least} or more with widths {min(widths)} to {max(widths)}, "
-            "or a larger range of widths"
+            f"precision is {precision}: expected {least} or more with {values} {min(widths)} to {max(widths)}, "
+            f"or a larger range of {values}"
         )
 
 

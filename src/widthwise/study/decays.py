@@ -74,7 +74,7 @@ def decay_transfers(fits: Iterable[GroupFit]) -> list[DecayTransfer]:
     """Compare groups that differ in their decay alone, for every rule that two or more decays were tried with."""
     alike: dict[tuple[Any, ...], list[GroupFit]] = {}
     for fit in fits:
-        if not fit.is_own:
+        if not fit.is_own and fit.transfer.axis == "width":
             shared = {name: value for name, value in fit.spec.items() if name not in ("weight_decay", "decay_rule")}
             alike.setdefault(tuple(shared.items()), []).append(fit)
     return [found for groups in alike.values() for found in _by_rule(groups)]

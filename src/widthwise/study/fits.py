@@ -1,7 +1,7 @@
-"""What a study says: its rows, group by group, as fits of the optimal learning rate against width.
+"""What a study says: its rows, group by group, as fits of the optimal learning rate against width or another axis.
 
-Two requests belong to one group if they differ in width, learning rate and seed alone and, where the horizon is
-compute-optimal, in the steps that follow from the width. A group is known by the names of its setting, and by whatever
+Two requests belong to one group if they differ in width (or what changes along their axis), learning rate and seed
+alone and, where the horizon is compute-optimal, in the steps that follow from the model. A group is known by the names of its setting, and by whatever
 else differs between groups of the study. Runs of a training function of one's own have a dict `settings` in place of a
 specification, and all that it holds are names.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from widthwise.fit import TOLERANCE, Transfer, Trial, fit_transfer
+from widthwise.study.axes import axis_of
 from widthwise.study.setting import Setting
 from widthwise.study.store import Row
 from widthwise.theory import read_rates
@@ -21,7 +22,6 @@ TUNING = "tuning"
 
 OWN = "settings"
 """What a request has in place of a specification if its run is that of a training function of one's own."""
-_VARIED = {"width", "learning_rate", "seed"}
 _NAMED = {"parameterization", "optimizer", "alignment", "constants", "horizon"} | {
     f"{role}_constant" for role in ("embedding", "hidden", "readout")
 }
@@ -71,7 +71,8 @@ class GroupFit:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as values that `json.dumps` takes."""
-        return {**self.names, "where": self.where, **self.transfer.to_json()}
+        axis = {} if self.transfer.axis == "width" else {"axis": self.transfer.axis}
+        return {**self.names, **axis, "where": self.where, **self.transfer.to_json()}
 
 
 def describe_own(settings: Mapping[str, Any]) -> str:
@@ -122,14 +123,16 @@ def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], 
     return GroupFit(
         names=dict(values[OWN]) if OWN in values else Setting.of(values).names,
         where={name: values[name] for name in differing if values.get(name) is not None},
-        transfer=fit_transfer(runs, **how),
+        transfer=fit_transfer(runs, axis=axis_of(values).name, **how),
         spec=values,
         runs=runs,
     )
 
 
 def _shared(spec: dict[str, Any]) -> tuple[Any, ...]:
-    left_out = _VARIED | ({"steps"} if spec.get("horizon") == "compute_optimal" else set())
+    left_out = {"learning_rate", "seed", *axis_of(spec).fields}
+    if spec.get("horizon") == "compute_optimal":
+        left_out.add("steps")
     if spec.get("rates") is not None:  # one rule can be written in several ways: -0.5 and -1/2
         spec = {**spec, "rates": read_rates(spec["rates"]).text}
     return tuple((name, _hashable(value)) for name, value in sorted(spec.items()) if name not in left_out)
@@ -146,11 +149,11 @@ def _hashable(value: Any) -> Any:
 
 
 def _trial(row: Row) -> Trial:
-    loss = row.results.get("eval_loss")
+    loss, axis = row.results.get("eval_loss"), axis_of(row.spec)
     return Trial(
-        width=row.spec["width"],
+        width=axis.size(row.spec),
         learning_rate=row.spec["learning_rate"],
         eval_loss=loss if row.status == "finished" and loss is not None else math.nan,
         seed=row.spec["seed"],
-        parameters=row.results.get("parameters"),
+        parameters=row.results.get("parameters") if axis.grows else None,
     )

@@ -28,11 +28,11 @@ from widthwise.train import Run, Spec
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """Where the search of one setting at one width ended.
+    """Where the search of one setting at one width, or size along another axis, ended.
 
     Attributes:
         setting: The setting.
-        width: The width.
+        width: The width, or the size.
         proposal: What was found, and what is missing.
         best: The specification with the best rate; None if every rate diverged.
     """
@@ -56,6 +56,7 @@ class GroupResult:
         out_of: What was used up before the search was over: time, runs or FLOPs.
         precision: The precision that was asked for, if any.
         failed: Whether the search is over because a run failed.
+        axis: What grows.
     """
 
     setting: Setting
@@ -66,11 +67,12 @@ class GroupResult:
     out_of: str | None
     precision: float | None
     failed: bool
+    axis: str = "width"
 
     @property
     def missing(self) -> list[str]:
         """What is missing of a complete sweep, a line each."""
-        lines = [f"width {one.width}: {what}" for one in self.searches for what in one.proposal.missing]
+        lines = [f"{self.axis} {one.width}: {what}" for one in self.searches for what in one.proposal.missing]
         known = f"exponent known to ±{self.half_width:.2f}" if self.half_width < math.inf else "exponent unknown"
         if self.out_of is not None:
             lines.append(f"out of {self.out_of} after {self.runs} runs, {known}")
@@ -140,6 +142,7 @@ class _Group:
             out_of=None if reached else self.out_of,
             precision=self.job.sweep.precision,
             failed=self.search.failed,
+            axis=self.job.sweep.axis,
         )
 
     def _named(self, points: Sequence[Sample]) -> dict[Sample, Run]:
@@ -149,13 +152,13 @@ class _Group:
         return self._run(Sample(width, 0.0, self.job.sweep.all_seeds[0])).flops
 
     def _run(self, point: Sample) -> Run:
-        names = {"constants": self.setting.constants, "horizon": self.setting.horizon}
+        names = {"constants": self.setting.constants, "horizon": self.setting.horizon, **self.job.sweep.names}
         return self.job.data.run(self._spec(point), probe=self.job.probe, **names)
 
     def _spec(self, point: Sample) -> Spec:
         return self.job.sweep.spec(
             self.setting,
-            width=point.width,
+            size=point.width,
             learning_rate=2.0**point.octave,
             seed=point.seed,
             vocabulary=self.job.data.vocabulary,

@@ -19,6 +19,7 @@ from widthwise.fit.design import Sample
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.search.lattice import Grid, Lattice
+from widthwise.study.axes import AXES, WIDTH
 from widthwise.study.encoding import encode
 from widthwise.study.setting import DEFAULT, Horizon, Setting
 from widthwise.study.store import Row
@@ -52,6 +53,7 @@ class Count:
         probe: Whether they measure alignment.
         narrowed: Whether more of them are chosen as needed, to narrow an exponent. Settings that compute the same at
             this width may then choose different ones.
+        axis: What grows in the sweep that they belong to.
     """
 
     spec: Spec
@@ -64,6 +66,12 @@ class Count:
     horizon: Horizon = "fixed"
     probe: bool = False
     narrowed: bool = False
+    axis: str = WIDTH.name
+
+    @property
+    def size(self) -> int:
+        """The size along the axis."""
+        return AXES[self.axis].size(vars(self.spec))
 
     @functools.cached_property
     def flops_per_step(self) -> float:
@@ -226,14 +234,15 @@ def count_sweep(
         given = {"learning_rate": sweep.base.learning_rate, "vocabulary": vocabulary, "constants": found or Constants()}
 
         def spec(width: int, seed: int, setting: Setting = setting, given: dict[str, Any] = given) -> Spec:
-            return sweep.spec(setting, width=width, seed=seed, **given)
+            return sweep.spec(setting, size=width, seed=seed, **given)
 
         empty = {"vocabulary": vocabulary, "fewest": 0, "most": 0, "part": part, "narrowed": bool(sweep.precision)}
-        each = {width: Count(spec=spec(width, sweep.all_seeds[0]), **empty, **names) for width in sweep.all_widths}
+        empty["axis"] = sweep.axis
+        each = {width: Count(spec=spec(width, sweep.all_seeds[0]), **empty, **names) for width in sweep.all_sizes}
         known: dict[Sample, float] = {}
         more = itertools.count(max(sweep.all_seeds) + 1) if sweep.precision else ()
         for seed in itertools.chain(sweep.all_seeds, more):
-            losses = {width: ended.losses(spec(width, seed), **names) for width in sweep.all_widths}
+            losses = {width: ended.losses(spec(width, seed), **names) for width in sweep.all_sizes}
             if seed not in sweep.all_seeds and not any(losses.values()):
                 break
             known |= _points(sweep.search, seed, losses)
@@ -263,8 +272,8 @@ def runs_left(
             batch = rounds.send({point: known[point] for point in batch})
         except StopIteration:
             batch = ()
-    left: dict[int, tuple[int, int]] = dict.fromkeys(sweep.all_widths, (0, 0))
-    for width in sweep.all_widths if batch else ():
+    left: dict[int, tuple[int, int]] = dict.fromkeys(sweep.all_sizes, (0, 0))
+    for width in sweep.all_sizes if batch else ():
         if sweep.precision is None and width in group.proposals:
             continue  # its search is over
         here = [point for point in known if point.width == width]
@@ -374,7 +383,7 @@ def _points_on(lattice: Lattice, start: int, loss: Callable[[int], float], edge:
 
 def _shared(request: Mapping[str, Any]) -> str:
     """Return what runs have in common that differ in learning rate and constants alone, or in rules that agree."""
-    varied = ("learning_rate", *_CONSTANTS, "alignment", "rates")
+    varied = ("learning_rate", *_CONSTANTS, "alignment", "rates", "axis")
     values = {name: value for name, value in request.items() if name not in varied}
     return encode({**values, "exponents": _exponents_of(request)})
 

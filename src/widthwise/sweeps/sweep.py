@@ -1,4 +1,4 @@
-"""A sweep as a value: which settings, widths and seeds to train, and how learning rates are searched."""
+"""A sweep as a value: which settings, sizes and seeds to train, and how learning rates are searched."""
 
 import dataclasses
 import math
@@ -11,6 +11,7 @@ from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.search.lattice import AdaptiveSearch, Grid, Lattice
 from widthwise.search.rounds import GroupSearch, check_precision
+from widthwise.study.axes import AXES, TOKENS, WIDTH
 from widthwise.study.encoding import encode, key
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.sweeps.settings import apply
@@ -23,7 +24,7 @@ ConstantsLookup: TypeAlias = Callable[[str, str, str], Constants]
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What to train: settings and widths around one specification.
+    """What to train: settings and widths, or sizes along another axis, around one specification.
 
     >>> sweep = Sweep(base=Spec(), widths=(64, 128), settings=(Setting(rates=Global()), Setting()), seeds=(0, 1))
     >>> [setting.rates.name for setting in sweep.all_settings]
@@ -37,6 +38,10 @@ class Sweep:
     """The settings; the base's own if empty."""
     widths: tuple[int, ...] = ()
     """The widths; the base's own if empty."""
+    axis: str = WIDTH.name
+    """What grows: width, depth, batch or tokens."""
+    values: tuple[int, ...] = ()
+    """The sizes along an axis other than width; the base's own if empty."""
     seeds: tuple[int, ...] = ()
     """Seeds of the initialization: each learning rate is tried with all of them. A precision adds more as needed."""
     search: Lattice = dataclasses.field(default_factory=AdaptiveSearch)
@@ -51,12 +56,22 @@ class Sweep:
     """Train more seeds at the optima of the smallest and largest width until losses are known to this fraction."""
 
     def __post_init__(self) -> None:
-        for name in ("settings", "widths", "seeds"):
+        if self.axis not in AXES:
+            raise ValueError(f"axis is {self.axis!r}: expected one of {', '.join(AXES)}")
+        unused = "values" if self.axis == WIDTH.name else "widths"
+        if getattr(self, unused):
+            used = "widths" if unused == "values" else "values"
+            raise ValueError(f"{unused} are given but the axis is {self.axis}: expected {used}")
+        if min(self.values, default=1) < 1:
+            raise ValueError(f"values are {', '.join(map(str, self.values))}: expected 1 or more")
+        for name in ("settings", "widths", "values", "seeds"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 written = ", ".join(value.title if isinstance(value, Setting) else str(value) for value in values)
                 raise ValueError(f"{name} are {written}: expected each once")
-        check_precision(self.precision, self.all_widths, until_verdict=self.until_verdict)
+        if len(set(self.all_sizes)) < len(self.values):
+            raise ValueError(f"values are {', '.join(map(str, self.values))}: some of them take the same steps")
+        check_precision(self.precision, self.all_sizes, until_verdict=self.until_verdict, axis=self.axis)
         if self.precision is not None and not isinstance(self.search, AdaptiveSearch):
             raise ValueError("both a precision and a grid: expected one of them")
         if self.loss_precision is not None and not 0 < self.loss_precision < math.inf:
@@ -65,8 +80,10 @@ class Sweep:
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):
                 raise ValueError(f"constants are given by name and by value, {own}: expected one of the two")
-            for width in self.all_widths:
-                apply(setting, replace(self.base, width=width), self.base.constants)  # refuses what no run could have
+            if self.axis == TOKENS.name and setting.horizon != "fixed":
+                raise ValueError(f"horizon is {setting.horizon} but the axis is {self.axis}: expected fixed")
+            for size in self.all_sizes:
+                apply(setting, self._at(size), self.base.constants)  # refuses what no run could have
 
     @property
     def all_settings(self) -> tuple[Setting, ...]:
@@ -74,9 +91,19 @@ class Sweep:
         return self.settings or (Setting.of(self.base.to_json()),)
 
     @property
-    def all_widths(self) -> tuple[int, ...]:
-        """The widths, ascending."""
-        return tuple(sorted(self.widths or (self.base.width,)))
+    def all_sizes(self) -> tuple[int, ...]:
+        """The widths, or other sizes, ascending; numbers of tokens are those of whole steps."""
+        base, axis = vars(self.base), AXES[self.axis]
+        asked = self.widths or self.values or (axis.size(base),)
+        return tuple(sorted(axis.size({**base, **axis.change(base, size)}) for size in asked))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What a study keeps with every request: the axis, unless it is width."""
+        return {} if self.axis == WIDTH.name else {"axis": self.axis}
+
+    def _at(self, size: int) -> Spec:
+        return replace(self.base, **AXES[self.axis].change(vars(self.base), size))
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -101,27 +128,27 @@ class Sweep:
         self,
         setting: Setting,
         *,
-        width: int,
+        size: int,
         learning_rate: float,
         seed: int,
         vocabulary: int,
         constants: Constants,
     ) -> Spec:
         """Return the specification of one run, for data with this vocabulary."""
-        base = replace(self.base, width=width, learning_rate=learning_rate, seed=seed)
+        base = replace(self._at(size), learning_rate=learning_rate, seed=seed)
         spec = apply(setting, base, constants)
         if setting.horizon == "fixed":
             return spec
         return replace(spec, steps=compute_optimal_steps(spec.transformer(vocabulary), batch=spec.batch))
 
     def group_search(self, setting: Setting, cost: Callable[[int], float]) -> GroupSearch:
-        """Return the search of one of the settings; `cost` returns the FLOPs of a run of a width."""
+        """Return the search of one of the settings; `cost` returns the FLOPs of a run of a size."""
         return GroupSearch(
             search=self.search,
-            widths=self.all_widths,
+            widths=self.all_sizes,
             seeds=self.all_seeds,
             start=self.search.index(self.start(setting)),
-            exponent=expected_exponent(setting),
+            exponent=expected_exponent(setting) if self.axis == WIDTH.name else 0.0,
             cost=cost,
             edge=self.edge,
             precision=self.precision,
@@ -145,7 +172,7 @@ class Sweep:
         return {
             "base": self.base.to_json(),
             "settings": [setting.to_json() for setting in self.all_settings],
-            "widths": list(self.all_widths),
+            **({"widths": list(self.all_sizes)} if not self.names else {**self.names, "values": list(self.all_sizes)}),
             "seeds": list(self.all_seeds),
             "grid" if isinstance(self.search, Grid) else "search": dataclasses.asdict(self.search),
             "edge": self.edge,

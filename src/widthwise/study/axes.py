@@ -1,0 +1,87 @@
+"""The axes along which a sweep may grow a run: width, depth, batch size and training length.
+
+What is searched and fitted is the optimal learning rate against one number, the size along an axis. Only this module
+knows which fields of a specification that number stands for. Batch size and tokens are independent of each other: a
+larger batch takes fewer steps, because with fixed steps it would also mean more tokens. Warm-up keeps its share of the
+steps, so that the schedule keeps its shape, and evaluations keep their number of sequences.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One direction in which runs grow.
+
+    Attributes:
+        name: Its name.
+        plural: How several sizes are called.
+        fields: The fields of a specification that change along it.
+        size: Returns the size of a specification, given by field.
+        change: Returns the fields that give a specification another size.
+        grows: Whether the model grows along it, in parameters.
+    """
+
+    name: str
+    plural: str
+    fields: frozenset[str]
+    size: Callable[[Mapping[str, Any]], int]
+    change: Callable[[Mapping[str, Any], int], dict[str, int]]
+    grows: bool = False
+
+
+def _in_batches_of(spec: Mapping[str, Any], batch: int) -> dict[str, int]:
+    ratio = spec["batch"] / batch
+    evaluations = max(1, round(spec["eval_batches"] * ratio))
+    return {"batch": batch, **_with_steps(spec, spec["steps"] * ratio), "eval_batches": evaluations}
+
+
+def _with_steps(spec: Mapping[str, Any], steps: float) -> dict[str, int]:
+    return {"steps": max(1, round(steps)), "warmup": round(spec["warmup"] * steps / spec["steps"])}
+
+
+def _tokens_per_step(spec: Mapping[str, Any]) -> int:
+    return spec["batch"] * spec["context"]
+
+
+WIDTH = Axis(
+    name="width",
+    plural="widths",
+    fields=frozenset({"width"}),
+    size=lambda spec: spec["width"],
+    change=lambda _, size: {"width": size},
+    grows=True,
+)
+DEPTH = Axis(
+    name="depth",
+    plural="depths",
+    fields=frozenset({"blocks"}),
+    size=lambda spec: spec["blocks"],
+    change=lambda _, size: {"blocks": size},
+    grows=True,
+)
+BATCH = Axis(
+    name="batch",
+    plural="batches",
+    fields=frozenset({"batch", "steps", "warmup", "eval_batches"}),
+    size=lambda spec: spec["batch"],
+    change=_in_batches_of,
+)
+TOKENS = Axis(
+    name="tokens",
+    plural="tokens",
+    fields=frozenset({"steps", "warmup"}),
+    size=lambda spec: spec["steps"] * _tokens_per_step(spec),
+    change=lambda spec, size: _with_steps(spec, size / _tokens_per_step(spec)),
+)
+
+AXES: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in (WIDTH, DEPTH, BATCH, TOKENS)})
+"""The axes by name."""
+
+
+def axis_of(request: Mapping[str, Any]) -> Axis:
+    """Return the axis that a request was made for: width unless it says otherwise, as in studies from before."""
+    return AXES[request.get("axis", WIDTH.name)]
