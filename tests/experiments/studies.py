@@ -104,7 +104,7 @@ def _tune(results: Results, study: Study, stage: TuneStage, constants: Callable[
 def _runs(stage: SweepStage, answers: Answers) -> Iterable[_Run]:
     sweep = stage.sweep
     for setting in sweep.settings:
-        for width in sweep.all_widths:
+        for width in sweep.all_sizes:
             truth = answers(setting, width)
             for seed in sweep.all_seeds:
                 fixed: dict[str, Any] = {"width": width, "seed": seed, "vocabulary": 256, "constants": Constants()}

@@ -96,7 +96,7 @@ def test_a_compute_optimal_setting_trains_longer_at_larger_widths():
     setting = Setting(horizon="compute_optimal")
     sweep = Sweep(base=TINY, settings=(setting,), widths=(16, 32))
     how = {"learning_rate": 0.1, "seed": 3, "vocabulary": 257, "constants": Constants()}
-    specs = [sweep.spec(setting, width=width, **how) for width in sweep.widths]
+    specs = [sweep.spec(setting, size=width, **how) for width in sweep.widths]
     parameters = [12 * n * n + (257 + 16 + 3) * n for n in (16, 32)]
     assert [spec.steps for spec in specs] == [20 * count // (8 * 16) for count in parameters]
     assert [(spec.learning_rate, spec.seed) for spec in specs] == [(0.1, 3)] * 2

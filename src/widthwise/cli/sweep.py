@@ -11,13 +11,14 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from widthwise.cli.arguments import positive, read_by, unset
+from widthwise.cli.arguments import named, positive, read_by, unset
 from widthwise.cli.fit import tabulate_fits
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
 from widthwise.experiments.paper.values import look_up
 from widthwise.search.lattice import AdaptiveSearch, Grid
 from widthwise.study import Setting, Study
+from widthwise.study.axes import AXES, WIDTH
 from widthwise.study.fits import fit_rows
 from widthwise.study.setting import Horizon
 from widthwise.study.store import FILE
@@ -34,7 +35,7 @@ from widthwise.train import Spec, vocabulary_of
 
 @dataclass(frozen=True, kw_only=True)
 class SweepCommand:
-    """Search the optimal learning rate at several widths, for every combination of settings.
+    """Search the optimal learning rate at several widths, or along another axis, for every combination of settings.
 
     Everything is kept in the study: after an interrupt, a kill or a crash, run the same command to resume. Runs that
     are known are not trained again. Several commands may work on one study at the same time.
@@ -45,6 +46,11 @@ class SweepCommand:
     spec: Annotated[Spec, tyro.conf.arg(name="")]
     widths: Annotated[tuple[int, ...], unset("--width")] = ()
     """Widths to train."""
+    axis: Annotated[str, named({name: name for name in AXES})] = WIDTH.name
+    """What grows: width, depth (--blocks), batch (at the same number of tokens) or tokens (--steps x --batch x
+    --context). Warm-up keeps its share of the steps."""
+    values: Annotated[tuple[int, ...], unset("that of the options")] = ()
+    """Sizes along another axis than width to train."""
     parameterizations: Annotated[tuple[str, ...], unset("--parameterization")] = ()
     """Parameterizations to train."""
     optimizers: Annotated[tuple[str, ...], unset("--optimizer")] = ()
@@ -127,6 +133,8 @@ class SweepCommand:
                 horizon=self.horizons,
             ),
             widths=self.widths,
+            axis=self.axis,
+            values=self.values,
             seeds=self.seeds,
             search=self.search
             if self.grid is None
@@ -153,7 +161,7 @@ class SweepCommand:
                 "sweep": sweep.id,
                 "runs": progress.counts,
                 "groups": [_group_to_json(result) for result in found],
-                "searches": [_search_to_json(search) for result in found for search in result.searches],
+                "searches": [_search_to_json(search, sweep.axis) for result in found for search in result.searches],
                 "fits": [fit.to_json() for fit in fits],
             }
             return code, json.dumps(values, indent=2)
@@ -195,10 +203,10 @@ def _group_to_json(result: GroupResult) -> dict[str, Any]:
     }
 
 
-def _search_to_json(result: SearchResult) -> dict[str, Any]:
+def _search_to_json(result: SearchResult, axis: str) -> dict[str, Any]:
     return {
         **result.setting.names,
-        "width": result.width,
+        axis: result.width,
         "complete": result.proposal.done and not result.proposal.missing,
         "missing": list(result.proposal.missing),
     }

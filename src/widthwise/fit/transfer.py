@@ -64,9 +64,7 @@ class TransferVerdict:
         known = f"exponent {self.exponent}" if math.isfinite(self.exponent.value) else "fewer than two optima known"
         widths = ", ".join(str(width) for width in self.left_out)
         left_out = f" (optimum not inside what was tried at {self.axis} {widths})" if widths else ""
-        worse = (
-            f"; {GROWN[self.axis]} is worse at {self.axis} {', '.join(map(str, self.worse))}" if self.worse else ""
-        )
+        worse = f"; {GROWN[self.axis]} is worse at {self.axis} {', '.join(map(str, self.worse))}" if self.worse else ""
         return f"{self.outcome}: {known}{left_out}{worse}"
 
 

@@ -1,5 +1,6 @@
 """The paper's transformer and the theory's MLP. Each declares the roles of its own parameters."""
 
+from widthwise.models.depth import deepen as deepen
 from widthwise.models.mlp import MLP as MLP
 from widthwise.models.model import Model as Model
 from widthwise.models.model import draw as draw

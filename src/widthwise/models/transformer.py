@@ -71,6 +71,11 @@ class Transformer:
         return self.head_dim ** (-1.0 if assumes_alignment else -0.5)
 
     @property
+    def branch_ends(self) -> tuple[str, ...]:
+        """How the paths of the last weights of residual branches end: branches are linear in these."""
+        return ("/attention/out/kernel", "/mlp/down/kernel")
+
+    @property
     def recomputes(self) -> bool:
         """Whether the backward pass recomputes the activation of the MLP."""
         return _recomputes(self.width, jnp.dtype(self.dtype))

@@ -20,6 +20,7 @@ import optax
 
 from widthwise.optim.adafactor import EPSILON as ADAFACTOR_EPSILON
 from widthwise.optim.adafactor import adafactor as adafactor
+from widthwise.optim.adam import B2 as ADAM_B2
 from widthwise.optim.adam import EPSILON as ADAM_EPSILON
 from widthwise.optim.adam import adam as adam
 from widthwise.optim.adam import adam_atan2 as adam_atan2
@@ -43,6 +44,7 @@ class Optimizer:
         family: Its family, which determines how rates scale with width.
         make: The function that creates it.
         epsilon: The default epsilon; None if it has no epsilon.
+        b2: The default decay of the second moment; None if it has no such number.
         epsilon_power: The power of the scales' factor on epsilon: 2 if epsilon is added to squared gradients.
         by_layer: Whether it needs a layout because it computes statistics per layer.
         orthogonalizes: Whether it orthogonalizes the updates of hidden matrices, which takes matrix products.
@@ -52,6 +54,7 @@ class Optimizer:
     family: Family
     make: Callable[..., optax.GradientTransformation]
     epsilon: float | None = None
+    b2: float | None = None
     epsilon_power: int = 1
     by_layer: bool = False
     orthogonalizes: bool = False
@@ -63,11 +66,12 @@ class Optimizer:
         layout: Layout | None = None,
         *,
         epsilon: Number | None = None,
+        b2: float | None = None,
         weight_decay: Number | PyTree = 0.0,
         schedule: optax.Schedule | None = None,
         dtype: str | None = None,
     ) -> optax.GradientTransformation:
-        """Create the optimizer with the options that all of them share, and with an epsilon if it has one.
+        """Create the optimizer with the options that all of them share, and with an epsilon and a b2 if it has them.
 
         Matrix products, if there are any, are computed in `dtype`; by default in that of the parameters.
         """
@@ -76,6 +80,10 @@ class Optimizer:
             if self.epsilon is None:
                 raise ValueError(f"epsilon is {epsilon} but {self.name} has no epsilon")
             options["epsilon"] = epsilon
+        if b2 is not None:
+            if self.b2 is None:
+                raise ValueError(f"b2 is {b2} but {self.name} has no b2")
+            options["b2"] = b2
         if self.by_layer:
             options["layout"] = layout
         if self.orthogonalizes:
@@ -88,9 +96,9 @@ OPTIMIZERS = MappingProxyType(
         optimizer.name: optimizer
         for optimizer in (
             Optimizer(name="sgd", family=SGD, make=sgd),
-            Optimizer(name="adam", family=ADAM, make=adam, epsilon=ADAM_EPSILON),
-            Optimizer(name="adam_atan2", family=ADAM, make=adam_atan2),
-            Optimizer(name="adam_ps", family=ADAFACTOR, make=adam_ps, epsilon=ADAM_EPSILON, by_layer=True),
+            Optimizer(name="adam", family=ADAM, make=adam, epsilon=ADAM_EPSILON, b2=ADAM_B2),
+            Optimizer(name="adam_atan2", family=ADAM, make=adam_atan2, b2=ADAM_B2),
+            Optimizer(name="adam_ps", family=ADAFACTOR, make=adam_ps, epsilon=ADAM_EPSILON, b2=ADAM_B2, by_layer=True),
             Optimizer(
                 name="adafactor",
                 family=ADAFACTOR,
@@ -105,6 +113,7 @@ OPTIMIZERS = MappingProxyType(
                     family=with_adam(family),
                     make=functools.partial(muon, factor=factor),
                     epsilon=ADAM_EPSILON,
+                    b2=ADAM_B2,
                     by_layer=True,
                     orthogonalizes=True,
                 )

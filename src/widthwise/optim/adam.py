@@ -11,6 +11,7 @@ from widthwise.optim.rates import Number, scales_of, with_rates
 from widthwise.parameterize import Prescription, PyTree, Scales
 from widthwise.theory import ADAM
 
+B2 = 0.98
 EPSILON = 1e-9
 
 
@@ -19,7 +20,7 @@ def adam(
     plan: Prescription | Scales,
     *,
     b1: float = 0.9,
-    b2: float = 0.98,
+    b2: float = B2,
     epsilon: Number = EPSILON,
     weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
@@ -44,7 +45,7 @@ def adam_atan2(
     a: float = 1.0,
     b: float = 1.0,
     b1: float = 0.9,
-    b2: float = 0.98,
+    b2: float = B2,
     weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:

@@ -32,7 +32,9 @@ def describe_transfer(transfer: Transfer) -> list[str]:
     lines = [text_table(headings, rows, right=range(len(headings)))]
     for prediction in transfer.predictions:
         predicted = prediction.learning_rate
-        lines.append(f"predicted for {transfer.axis} {prediction.width}: {_rate(predicted.value)} {_interval(predicted)}")
+        lines.append(
+            f"predicted for {transfer.axis} {prediction.width}: {_rate(predicted.value)} {_interval(predicted)}"
+        )
     return [*lines, str(transfer.verdict), *_cost(transfer)]
 
 

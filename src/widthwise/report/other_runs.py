@@ -7,6 +7,7 @@ from widthwise.report.exhibits import AlignmentCurves, AnyExhibit, Table
 from widthwise.report.showing import called
 from widthwise.study import Row, Setting, Study
 from widthwise.study.alignment import alignment_points
+from widthwise.study.axes import AXES
 from widthwise.study.fits import GroupFit, describe_own, fit_rows
 from widthwise.study.setting import DEFAULT
 
@@ -27,16 +28,18 @@ def other_runs(study: Study, labels: Sequence[str]) -> tuple[tuple[AnyExhibit, .
         labels: The prefixes of the experiments' labels.
 
     Returns:
-        The exhibits, and a line for each group without an optimum at some width.
+        The exhibits, axis by axis, and a line for each group without an optimum at some width or other size.
     """
     rows = study.runs(beside=labels)
     fits = fit_rows(rows)
     missing = [
-        f"{_label(fit)}: no optimum inside the rates tried at width {', '.join(map(str, left_out))}"
+        f"{_label(fit)}: no optimum inside the rates tried at {fit.transfer.axis} {', '.join(map(str, left_out))}"
         for fit in fits
         if (left_out := fit.transfer.verdict.left_out)
     ]
-    return (*_sweeps(fits), *_alignment(study, rows), *_constants(study, labels)), tuple(missing)
+    by_axis = [[fit for fit in fits if fit.transfer.axis == axis] for axis in AXES]
+    sweeps = [exhibit for along in by_axis for exhibit in _sweeps(along)]
+    return (*sweeps, *_alignment(study, rows), *_constants(study, labels)), tuple(missing)
 
 
 def _label(fit: GroupFit, *, without: str = "") -> str:

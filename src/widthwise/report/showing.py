@@ -1,12 +1,14 @@
 """Exhibits that several experiments and sweeps show, and how names and numbers are written in them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from widthwise.fit import Estimate, Optimum
+from widthwise.fit.transfer import GROWN
 from widthwise.report.exhibits import Lines, Panel, Series, Table, Transfers
+from widthwise.study.axes import AXES, WIDTH
 from widthwise.study.fits import GroupFit, best_losses
 from widthwise.study.setting import Setting
 
@@ -156,14 +158,25 @@ def transfers(
     caption: str = SWEEPS,
 ) -> Transfers:
     """Show sweeps and power laws, a panel for each fit by its heading, with the paper's exponents where it has any."""
+    axis = axis_of(fits.values())
     return Transfers(
-        name=name,
+        name=along(name, axis),
         title=title,
-        caption=caption,
+        caption=caption.replace(WIDTH.name, axis),
         fits=tuple(fits.values()),
         panels=tuple(fits),
         paper=tuple(None if paper is None else paper(fit.setting) for fit in fits.values()),
     )
+
+
+def axis_of(fits: Iterable[GroupFit]) -> str:
+    """Return the axis of fits, which share one; width if there are none."""
+    return next((fit.transfer.axis for fit in fits), WIDTH.name)
+
+
+def along(name: str, axis: str) -> str:
+    """Return the name of an exhibit for an axis: that of the one for width, with the axis unless it is width."""
+    return name if axis == WIDTH.name else f"{name}-{axis}"
 
 
 def loss_against_size(
@@ -175,9 +188,12 @@ def loss_against_size(
 ) -> Lines:
     """Show the best eval loss against model size: by the heading of a panel, fits by their name in the legend.
 
-    Where the number of parameters is not known, as in sweeps of one's own, the width is the size.
+    Where the number of parameters is not known, as in sweeps of one's own, or the same for all, the size is that along
+    the axis of the sweep.
     """
-    counted = not any(fit.is_own for lines in panels.values() for fit in lines.values())
+    fits = [fit for lines in panels.values() for fit in lines.values()]
+    axis = axis_of(fits)
+    counted = AXES[axis].grows and not any(fit.is_own for fit in fits)
 
     def series(label: str, fit: GroupFit) -> Series:
         sizes = {trial.width: float(trial.width) for trial in fit.trials}
@@ -192,18 +208,22 @@ def loss_against_size(
         for heading, lines in panels.items()
         if lines
     )
-    x_label = "parameters" if counted else "width"
-    return Lines(name=name, title=title, caption=caption, panels=drawn, x_label=x_label, y_label="eval loss")
+    x_label = "parameters" if counted else axis
+    caption = caption.replace(WIDTH.name, axis)
+    return Lines(
+        name=along(name, axis), title=title, caption=caption, panels=drawn, x_label=x_label, y_label="eval loss"
+    )
 
 
 def sensitivity(fits: Mapping[str, GroupFit]) -> Table:
     """Show how sensitive each setting is to its learning rate: curvature at the optimum, distance to the edge."""
+    axis = axis_of(fits.values())
 
     def row(heading: str, optimum: Optimum) -> dict[str, str]:
         rate, octaves = optimum.learning_rate.value, optimum.octaves_to_edge
         return {
             "group": heading,
-            "width": str(optimum.width),
+            axis: str(optimum.width),
             "optimal rate": (f"{rate:.3g}" if math.isfinite(rate) else "–") + ("" if optimum.interior else " ?"),
             "eval loss": signed(optimum.eval_loss, 4),
             "curvature": signed(optimum.curvature.value, 4),
@@ -211,7 +231,7 @@ def sensitivity(fits: Mapping[str, GroupFit]) -> Table:
         }
 
     return Table.of(
-        "sensitivity",
+        along("sensitivity", axis),
         "Sensitivity to the learning rate",
         "Curvature of the log of the loss at the optimum, per squared octave of the learning rate (larger: more "
         "sensitive), and how many octaves above the optimum training becomes unstable. A question mark: the best rate "
@@ -222,6 +242,7 @@ def sensitivity(fits: Mapping[str, GroupFit]) -> Table:
 
 def exponents(fits: Mapping[str, GroupFit], paper: PaperExponent | None = None) -> Table:
     """Show the exponent of each setting's optimal learning rate, with its verdict and the paper's value."""
+    axis = axis_of(fits.values())
 
     def row(heading: str, fit: GroupFit) -> dict[str, str]:
         exponent, reuse, verdict = fit.transfer.law.exponent, fit.transfer.reuse, fit.transfer.verdict
@@ -231,16 +252,16 @@ def exponents(fits: Mapping[str, GroupFit], paper: PaperExponent | None = None) 
             "group": heading,
             "exponent": signed(exponent.value),
             "95 % interval": interval(exponent) or "unknown",
-            "transfers?": str(verdict.outcome) + (", but wider is worse" if verdict.worse else ""),
+            "transfers?": str(verdict.outcome) + (f", but {GROWN[axis]} is worse" if verdict.worse else ""),
             "cost of reusing the rate": "diverges" if math.isinf(given_up) else signed(given_up, 4),
             **({} if paper is None else {"paper": "–" if known is None else signed(known)}),
         }
 
     return Table.of(
-        "exponents",
-        "Exponents of the optimal learning rate",
-        "Exponent of the optimal base learning rate against width: 0 means that the rate can be reused. The cost is "
-        "what the largest width loses with the rate that is best at the smallest.",
+        along("exponents", axis),
+        "Exponents of the optimal learning rate" if axis == WIDTH.name else f"Exponents of the optimal rate in {axis}",
+        f"Exponent of the optimal base learning rate against {axis}: 0 means that the rate can be reused. The cost is "
+        f"what the largest {axis} loses with the rate that is best at the smallest.",
         [row(heading, fit) for heading, fit in fits.items()],
     )
 

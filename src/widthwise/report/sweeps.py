@@ -43,9 +43,9 @@ def draw(exhibit: Transfers) -> Figure:
         above.tick_params(labelleft=bool(above.get_ylabel()))
         middle = (low + high) / 2
         _draw_optima(below, fit, widths, (middle - half, middle + half))
-        label_panel(below, "", "width", "optimal learning rate")
+        label_panel(below, "", fit.transfer.axis, "optimal learning rate")
         _write_exponent(below, fit.transfer, paper)
-    _draw_legend(figure, colours)
+    _draw_legend(figure, colours, exhibit.fits[0].transfer.axis)
     return figure
 
 
@@ -144,7 +144,7 @@ def _write_exponent(axes: Axes, transfer: Transfer, paper: float | None) -> None
         axes.annotate(f"paper: {signed(paper)}", (0, 1), (0, 5), **above)
 
 
-def _draw_legend(figure: Figure, colours: dict[int, str]) -> None:
+def _draw_legend(figure: Figure, colours: dict[int, str], axis: str) -> None:
     mark: dict[str, Any] = {"linestyle": "none", "color": INK}
     handles = [
         *(Line2D([], [], color=colour, linewidth=2.2, label=str(width)) for width, colour in colours.items()),
@@ -152,4 +152,4 @@ def _draw_legend(figure: Figure, colours: dict[int, str]) -> None:
         Line2D([], [], **mark, marker="*", markersize=9, mfc="none", mew=0.7, label="at the edge of\nwhat was tried"),
         Line2D([], [], **mark, marker="x", markersize=5, mew=1.5, label="largest\nstable rate"),
     ]
-    figure.legend(handles=handles, loc="outside right upper", title="width", alignment="left", handlelength=1.4)
+    figure.legend(handles=handles, loc="outside right upper", title=axis, alignment="left", handlelength=1.4)

@@ -1,9 +1,9 @@
 """What a study says: its rows, group by group, as fits of the optimal learning rate against width or another axis.
 
 Two requests belong to one group if they differ in width (or what changes along their axis), learning rate and seed
-alone and, where the horizon is compute-optimal, in the steps that follow from the model. A group is known by the names of its setting, and by whatever
-else differs between groups of the study. Runs of a training function of one's own have a dict `settings` in place of a
-specification, and all that it holds are names.
+alone and, where the horizon is compute-optimal, in the steps that follow from the model. A group is known by the names
+of its setting, and by whatever else differs between groups of the study. Runs of a training function of one's own have
+a dict `settings` in place of a specification, and all that it holds are names.
 """
 
 import math

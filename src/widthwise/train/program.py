@@ -88,6 +88,8 @@ class Program:
         layout: The roles of the model's parameters.
         steps: The number of training steps, which determines the schedule.
         warmup: The number of warm-up steps.
+        b2: The decay of the second moment; None for the optimizer's own. A rule that changes it with the batch changes
+            a shape anyway, and as a constant it is rounded as the default is.
     """
 
     model: Transformer
@@ -95,6 +97,7 @@ class Program:
     layout: Layout
     steps: int
     warmup: int
+    b2: float | None = None
 
     def initial(self, lane: Lane) -> PyTree:
         """Draw the initial stored parameters."""
@@ -188,6 +191,7 @@ class Program:
             lane.scales,
             layout=self.layout,
             epsilon=None if self.optimizer.epsilon is None else lane.epsilon,
+            b2=self.b2,
             weight_decay=lane.weight_decay,
             schedule=warmup_cosine(steps=self.steps, warmup=self.warmup),
             dtype=self.model.dtype,

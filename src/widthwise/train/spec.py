@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from widthwise.models import Transformer, prescribe
+from widthwise.models import Transformer, deepen, prescribe
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants, Prescription, PyTree, Scales
 from widthwise.scaling import decay_factor
@@ -23,13 +23,20 @@ from widthwise.theory import (
     DECAY_RULES,
     INDEPENDENT,
     PARAMETERIZATIONS,
+    PLAIN_DEPTH,
     RATE_RULES,
     Assessment,
+    AxisFactors,
     Layer,
     Parameterization,
     RateRule,
     Role,
+    depth_exponents,
+    read_batch_rule,
+    read_depth_rule,
+    read_token_rule,
 )
+from widthwise.theory.axes import CONSTANT
 from widthwise.theory.exact import HALF
 from widthwise.theory.rates import read_exponents, read_rates
 from widthwise.train.cost import flops_per_step
@@ -89,6 +96,21 @@ class Spec:
     decay_rule: str = INDEPENDENT.name
     """How weight decay changes with width: independent (not at all), coupled (as the layer's learning rate), sqrt (as
     that times sqrt(n) in hidden layers, and none elsewhere) or inverse (as 1/n)."""
+    depth_rule: str = PLAIN_DEPTH.name
+    """What changes with the number L of blocks: completep (residual branches are multiplied by L^-1), sqrt (by L^-1/2),
+    each with the learning rates that belong to it, or constant (nothing); or your own power, such as 3/4."""
+    base_blocks: int = 4
+    """Number of blocks at which nothing changes."""
+    batch_rule: str = CONSTANT.name
+    """What changes with the batch size: sde, sde2, timescale, scion, or constant (nothing); or your own power of the
+    learning rate, such as 1/2."""
+    base_batch: int = 32
+    """Batch size at which nothing changes."""
+    token_rule: str = CONSTANT.name
+    """What changes with the number of training tokens: horizon, timescale, scion, or constant (nothing); or your own
+    power of the learning rate, such as -1/3."""
+    base_tokens: int = 300 * 32 * 128
+    """Number of training tokens (steps x batch x context) at which nothing changes."""
     embedding_constant: float = 1.0
     """Constant factor on the learning rate of embeddings."""
     hidden_constant: float = 1.0
@@ -105,7 +127,8 @@ class Spec:
     """Number of held-out batches to evaluate on."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "blocks", "head_dim", "context", "batch", "steps", "base_width", "eval_batches"):
+        sizes = ("width", "blocks", "head_dim", "context", "batch", "steps", "eval_batches")
+        for name in (*sizes, "base_width", "base_blocks", "base_batch", "base_tokens"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
         for name in ("warmup", "seed", "data_seed", "weight_decay"):
@@ -132,6 +155,13 @@ class Spec:
             raise ValueError(f"small_readout is for standard and ntk: the readout of {self.parameterization} is small")
         if self.rates is not None:
             read_exponents(self.rates)  # raises if they cannot be read
+        # Each raises if its rule cannot be read, or cannot be followed.
+        depth_exponents(read_depth_rule(self.depth_rule), OPTIMIZERS[self.optimizer].family)
+        if (b2 := self.b2) is not None and not 0 <= b2 < 1:
+            raise ValueError(
+                f"batch is {self.batch}, {self.batch / self.base_batch:g} times the base batch: rule {self.batch_rule} "
+                f"makes β₂ {b2:g}, expected a number from 0 to 1; use a larger --base-batch"
+            )
         if self.epsilon is not None and OPTIMIZERS[self.optimizer].epsilon is None:
             raise ValueError(f"epsilon is {self.epsilon}: {self.optimizer} has no epsilon")
         if self.epsilon is not None and not 0 <= self.epsilon < math.inf:
@@ -159,6 +189,23 @@ class Spec:
             hidden_constant=constants.hidden,
             readout_constant=constants.readout,
         )
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens to train on."""
+        return self.steps * self.batch * self.context
+
+    @property
+    def factors(self) -> tuple[AxisFactors, AxisFactors]:
+        """What batch size and number of tokens change."""
+        batch, tokens = read_batch_rule(self.batch_rule), read_token_rule(self.token_rule)
+        return batch.factors(self.batch / self.base_batch), tokens.factors(self.tokens / self.base_tokens)
+
+    @property
+    def b2(self) -> float | None:
+        """The decay of the second moment, if a rule changes it."""
+        default, factor = OPTIMIZERS[self.optimizer].b2, math.prod(each.one_minus_b2 for each in self.factors)
+        return None if default is None or factor == 1 else 1 - factor * (1 - default)
 
     def exponents(self) -> Assessment:
         """Return the exponents of every layer with the theory's verdict."""
@@ -198,10 +245,18 @@ class Spec:
         """Return the specification as values for `json.dumps`."""
         values = {**dataclasses.asdict(self), "paths": list(self.paths)}
         # Studies from before these were options must compare equal.
-        for name, default in (("small_readout", False), ("decay_rule", INDEPENDENT.name)):
-            if values[name] == default:
+        for name in _ADDED:
+            if values[name] == _DEFAULTS[name]:
                 del values[name]
         return values
+
+
+_ADDED = (
+    *("small_readout", "decay_rule"),
+    *("depth_rule", "base_blocks", "batch_rule", "base_batch", "token_rule", "base_tokens"),
+)
+"""Options that are left out of requests where they have their defaults."""
+_DEFAULTS = {option.name: option.default for option in dataclasses.fields(Spec)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -262,17 +317,22 @@ def resolve(spec: Spec, *, vocabulary: int, data: dict[str, Any], probe: bool = 
         spec.rate_rule,
         spec.base_width,
         spec.constants,
+        spec.depth_rule,
+        spec.base_blocks,
     )
     epsilon = spec.epsilon if spec.epsilon is not None else optimizer.epsilon
+    batch, tokens = spec.factors
     lane = Lane(
         seed=spec.seed,
         scales=plan.scales if spec.epsilon_per_parameter else constant_epsilon,
         attention_scale=model.attention_scale(PARAMETERIZATIONS[spec.parameterization]),
-        learning_rate=spec.learning_rate,
-        epsilon=0.0 if epsilon is None else epsilon,
+        learning_rate=spec.learning_rate * (batch.learning_rate * tokens.learning_rate),
+        epsilon=0.0 if epsilon is None else epsilon * (batch.epsilon * tokens.epsilon) ** optimizer.epsilon_power,
         weight_decay=_decays(spec, plan),
     )
-    program = Program(model=model, optimizer=optimizer, layout=plan.layout, steps=spec.steps, warmup=spec.warmup)
+    program = Program(
+        model=model, optimizer=optimizer, layout=plan.layout, steps=spec.steps, warmup=spec.warmup, b2=spec.b2
+    )
     identity = _identity(spec, program, lane, data) | ({"probe": True} if probe else {})
     canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     run_id = hashlib.sha256(canonical.encode()).hexdigest()[:16]
@@ -285,10 +345,11 @@ def _decays(spec: Spec, plan: Prescription) -> PyTree:
     Constants on learning rates do not change with width, so rules of decay do not follow them.
     """
     rule, growth = DECAY_RULES[spec.decay_rule], spec.width / spec.base_width
+    decay = spec.weight_decay * math.prod(factors.removed for factors in spec.factors)
 
     def removed(role: Role | None, rate: float) -> float:
         constant = 1.0 if role is None else spec.constants.of(role)
-        return spec.weight_decay * decay_factor(rule, role, rate=rate / constant, growth=growth)
+        return decay * decay_factor(rule, role, rate=rate / constant, growth=growth)
 
     pairs = zip(plan.layout.leaves, jax.tree.leaves(plan.scales.learning_rate), strict=True)
     return plan.layout.tree([removed(leaf.role, rate) for leaf, rate in pairs])
@@ -303,6 +364,8 @@ def _prescribed(
     rates: RateRule,
     base_width: int,
     constants: Constants,
+    depth_rule: str,
+    base_blocks: int,
 ) -> tuple[Prescription, Scales]:
     """Prescribe once for all learning rates and seeds; also return the scales with a constant epsilon."""
     network = _network(parameterization, small_readout)
@@ -310,6 +373,9 @@ def _prescribed(
     plan = prescribe(model, exponents, base_width=base_width, constants=constants)
     if small_readout:
         plan = _with_usual_readout_at(plan, base_width)
+    if depth_rule != PLAIN_DEPTH.name and model.blocks != base_blocks:
+        depth = depth_exponents(read_depth_rule(depth_rule), OPTIMIZERS[optimizer].family)
+        plan = deepen(model, plan, depth, ratio=model.blocks / base_blocks)
     return plan, plan.scales.with_constant_epsilon()
 
 
@@ -349,6 +415,7 @@ def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) ->
     return {
         "model": dataclasses.asdict(program.model),
         "optimizer": program.optimizer.name,
+        **({} if program.b2 is None else {"b2": _number(program.b2)}),
         "parameters": parameters,
         "attention_scale": _number(lane.attention_scale),
         "weight_decay": decays.pop() if len(decays) == 1 else of_each,
