@@ -113,7 +113,7 @@ def _draw_optima(axes: Axes, fit: GroupFit, widths: Sequence[int], span: tuple[f
     colour = PARAMETERIZATIONS.get(fit.names.get("parameterization", ""), INK)
     law = fit.transfer.law
     if law.landscape is not None:
-        along = np.geomspace(law.widths[0] * 2**-0.15, law.widths[-1] * 2**0.15, 40)
+        along = np.geomspace(max(1, law.widths[0] * 2**-0.15), law.widths[-1] * 2**0.15, 40)
         fitted = [law.at(width) for width in along.tolist()]
         low, value, high = (
             np.clip([getattr(each, name) for each in fitted], 2.0 ** (span[0] - 9), 2.0 ** (span[1] + 9))

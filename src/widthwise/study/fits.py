@@ -89,24 +89,30 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
 
     Args:
         rows: The study's rows; those that have not ended, and trials of constants, are left out.
-        predict: Widths whose optimal learning rate to predict.
+        predict: Widths, or sizes along the axis of the sweep, whose optimal learning rate to predict.
         tolerance: The size of an exponent that does not matter in practice.
     """
+    how: dict[str, Any] = {"predict": predict, "tolerance": tolerance}
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         if row.ended and row.spec.get("constants") != TUNING:
             groups.setdefault(_shared(row.spec), {})[row.run] = row
     shared = [dict(group) for group in groups]
     ours = [values for values in shared if OWN not in values]
-    differing = {
-        name
-        for name in {name for values in ours for name in values} - _NAMED
-        if len({values.get(name) for values in ours}) > 1
-    }
+    axes = {axis_of(values).name for values in ours}
+    # Groups along other axes share other fields: comparing with them would name whatever they do not share.
+    differing = {axis: _differing([values for values in ours if axis_of(values).name == axis]) for axis in axes}
+    if len(axes) > 1:
+        differing = {axis: names | {"axis"} for axis, names in differing.items()}
     return [
-        _fit(values, sorted(differing), rows.values(), predict=predict, tolerance=tolerance)
+        _fit(values, sorted(differing.get(axis_of(values).name, ())), rows.values(), **how)
         for values, rows in zip(shared, groups.values(), strict=True)
     ]
+
+
+def _differing(groups: Sequence[Mapping[str, Any]]) -> set[str]:
+    names = {name for values in groups for name in values} - _NAMED
+    return {name for name in names if len({values.get(name) for values in groups}) > 1}
 
 
 def best_losses(fit: GroupFit) -> dict[int, float]:
