@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from widthwise.cli.arguments import count, named, positive, unset
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.runs import open_data
-from widthwise.measure import Subject, check_coordinates
-from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE, WIDTHS
+from widthwise.measure import Subject, check_coordinates, check_depths
+from widthwise.measure.coordinates import DEPTHS, SEEDS, STEPS, TOLERANCE, WIDTHS
 from widthwise.models import MLP, draw, prescribe
 from widthwise.optim import OPTIMIZERS, Optimizer
-from widthwise.theory import MUP, PARAMETERIZATIONS, RATE_RULES, Parameterization
+from widthwise.study.axes import DEPTH, WIDTH
+from widthwise.theory import COMPLETEP, MUP, PARAMETERIZATIONS, RATE_RULES, Parameterization
 from widthwise.train import Spec, subject_of
 
 
@@ -23,14 +24,21 @@ from widthwise.train import Spec, subject_of
 class CheckCommand:
     """Train a few steps at several widths and check, layer by layer, that activations keep their size.
 
-    Activations and their changes must neither grow nor shrink with width; logits and their change must not grow. The
-    exit code is 1 if a layer fails. To check your own model, see docs/alignment.md.
+    Activations and their changes must neither grow nor shrink with width; logits and their change must not grow. Over
+    depth, the same holds for the residual stream and for what its branches add up to. The exit code is 1 if something
+    fails. To check your own model, see docs/alignment.md.
     """
 
     model: Annotated[str, named({"transformer": "transformer", "mlp": "mlp"})] = "transformer"
     """The model."""
     widths: tuple[int, ...] = WIDTHS
-    """The widths to compare."""
+    """The widths to compare; over depth, the smallest is the width of all models."""
+    axis: Annotated[str, named({axis.name: axis.name for axis in (WIDTH, DEPTH)})] = WIDTH.name
+    """What grows: width or depth."""
+    values: tuple[int, ...] = DEPTHS
+    """The numbers of blocks to compare over depth."""
+    depth_rule: str = COMPLETEP.name
+    """What changes over depth: completep, sqrt, constant (nothing), or your own power of residual branches."""
     parameterization: Annotated[Parameterization, named(PARAMETERIZATIONS)] = MUP
     """The parameterization: initialization and multipliers."""
     optimizer: Annotated[Optimizer, named(OPTIMIZERS)] = OPTIMIZERS["adam"]
@@ -54,7 +62,7 @@ class CheckCommand:
     tolerance: Annotated[float, positive("X")] = TOLERANCE
     """How far a slope may be from its bound."""
     blocks: Annotated[int, count("N", least=1)] = 2
-    """Blocks of the transformer, or hidden layers of the MLP."""
+    """Blocks of the transformer, or hidden layers of the MLP; over depth, the smallest of --values is the base."""
     head_dim: Annotated[int, count("N", least=1)] = 16
     """Head dimension of the transformer."""
     context: Annotated[int, count("N", least=1)] = 64
@@ -68,25 +76,35 @@ class CheckCommand:
 
     def run(self) -> int:
         """Train, check, and print the result."""
-        if len(set(self.widths)) < 2 or min(self.widths) < 1:
-            raise ValueError(f"widths are {', '.join(map(str, self.widths))}: expected two or more different ones")
+        deep = self.axis == DEPTH.name
+        name, sizes = ("values", self.values) if deep else ("widths", self.widths)
+        if len(set(sizes)) < 2 or min(sizes) < 1:
+            raise ValueError(f"{name} are {', '.join(map(str, sizes))}: expected two or more different ones")
+        if deep and self.model != "transformer":
+            raise ValueError(f"model is {self.model}: expected transformer with --axis depth")
         if self.small_readout and self.model != "transformer":
             raise ValueError(f"model is {self.model}: expected transformer with --small-readout")
         with StatusLine(quiet=self.json) as status:
             build = self._transformer(status) if self.model == "transformer" else self._mlp()
-            result = check_coordinates(
-                build,
-                widths=self.widths,
-                seeds=self.seeds,
-                steps=self.steps,
-                tolerance=self.tolerance,
-                progress=lambda width, seed: status.show(f"training width {width}, seed {seed + 1} of {self.seeds}"),
+            options: dict[str, Any] = {
+                "seeds": self.seeds,
+                "steps": self.steps,
+                "tolerance": self.tolerance,
+                "progress": lambda size, seed: status.show(
+                    f"training {self.axis} {size}, seed {seed + 1} of {self.seeds}"
+                ),
+            }
+            result = (
+                check_depths(build, depths=sizes, **options)
+                if deep
+                else check_coordinates(build, widths=sizes, **options)
             )
         if self.json:
             print(json.dumps(result.to_json(), indent=2))
         else:
-            rates = self._spec().rate_rule.title
-            print(f"{self.model}, {result.exponents.parameterization.name}, {self.optimizer.name}, {rates}.\n{result}")
+            spec = self._spec()
+            network, depth = spec.exponents().parameterization.name, f", {self.depth_rule} in depth" if deep else ""
+            print(f"{self.model}, {network}, {self.optimizer.name}, {spec.rate_rule.title}{depth}.\n{result}")
         return 0 if result.passed else FAILED
 
     def _spec(self) -> Spec:
@@ -94,6 +112,7 @@ class CheckCommand:
             width=min(self.widths),
             base_width=self.base_width or min(self.widths),
             blocks=self.blocks,
+            **({"depth_rule": self.depth_rule, "base_blocks": min(self.values)} if self.axis == DEPTH.name else {}),
             head_dim=self.head_dim if self.model == "transformer" else 1,
             context=self.context,
             batch=self.batch,
@@ -110,6 +129,8 @@ class CheckCommand:
 
     def _transformer(self, status: StatusLine) -> Callable[[int], Subject]:
         spec = self._spec()
+        if self.axis == DEPTH.name:
+            return subject_of(spec, open_data(spec, status), axis=DEPTH)
         for width in self.widths:
             replace(spec, width=width)  # refuses a width before anything is trained
         return subject_of(spec, open_data(spec, status))

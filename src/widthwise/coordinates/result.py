@@ -124,8 +124,8 @@ class CoordinateCheck:
             (
                 _short(layer.layer),
                 layer.role.value,
-                _slope(layer.size),
-                _slope(layer.change),
+                describe_slope(layer.size),
+                describe_slope(layer.change),
                 _number(layer.expected.slope),
                 layer.expected.term,
                 ("pass" if layer.passed else "FAIL") + ("" if layer.settled else " ?"),
@@ -171,7 +171,7 @@ class CoordinateCheck:
                     "role": layer.role.value,
                     "passed": layer.passed,
                     "settled": layer.settled,
-                    **{name: _plain(getattr(layer, name)) for name in ("initial", "size", "change")},
+                    **{name: plain_slope(getattr(layer, name)) for name in ("initial", "size", "change")},
                     "expected": {name: _finite(value) for name, value in asdict(layer.expected).items()},
                     "advice": advice(layer, self.exponents),
                     "warning": warning(layer),
@@ -244,7 +244,8 @@ def _number(value: float) -> str:
     return "–" if math.isnan(value) else f"{value + 0:.2f}".replace("-0.00", "0.00")
 
 
-def _slope(slope: Estimate) -> str:
+def describe_slope(slope: Estimate) -> str:
+    """Write a slope, with its interval if it has one."""
     if not math.isfinite(slope.low):
         return _number(slope.value)
     return f"{_number(slope.value)} [{_number(slope.low)}, {_number(slope.high)}]"
@@ -263,7 +264,8 @@ def _rate(exponents: Assessment, role: Role) -> Fraction:
     return -exponents.rates[INDEX[role]]
 
 
-def _plain(estimate: Estimate) -> dict[str, Any]:
+def plain_slope(estimate: Estimate) -> dict[str, Any]:
+    """Return a slope as values for `json.dumps`."""
     return {"slope": _finite(estimate.value), "interval": [_finite(end) for end in estimate.interval]}
 
 

@@ -14,6 +14,7 @@ from widthwise.measure.coordinates import CoordinateCheck as CoordinateCheck
 from widthwise.measure.coordinates import LayerCheck as LayerCheck
 from widthwise.measure.coordinates import advice as advice
 from widthwise.measure.coordinates import check_coordinates as check_coordinates
+from widthwise.measure.coordinates import check_depths as check_depths
 from widthwise.measure.coordinates import warning as warning
 from widthwise.measure.implied import MeasuredAlignment as MeasuredAlignment
 from widthwise.measure.implied import implied as implied

@@ -1,21 +1,23 @@
 """The coordinate check of a JAX model; `widthwise.coordinates` has the verdict."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
+from widthwise.coordinates import DEPTHS as DEPTHS
 from widthwise.coordinates import SEEDS as SEEDS
 from widthwise.coordinates import STEPS as STEPS
 from widthwise.coordinates import TOLERANCE as TOLERANCE
 from widthwise.coordinates import WIDTHS as WIDTHS
 from widthwise.coordinates import CoordinateCheck as CoordinateCheck
+from widthwise.coordinates import DepthCheck as DepthCheck
 from widthwise.coordinates import Expectation as Expectation
 from widthwise.coordinates import LayerCheck as LayerCheck
 from widthwise.coordinates import Term as Term
 from widthwise.coordinates import advice as advice
-from widthwise.coordinates import checked_widths, judge
+from widthwise.coordinates import checked_widths, judge, judge_depth
 from widthwise.coordinates import warning as warning
 from widthwise.measure.alignment import Measurement
 from widthwise.measure.subject import Subject
@@ -69,10 +71,33 @@ def check_coordinates(
     )
 
 
-def _train(
-    subject: Subject, width: int, seeds: int, steps: int, progress: OnRun
-) -> list[tuple[Measurement, Measurement]]:
-    pairs: list[tuple[Measurement, Measurement]] = []
+def check_depths(
+    build: Callable[[int], Subject],
+    *,
+    depths: Sequence[int] = DEPTHS,
+    seeds: int = SEEDS,
+    steps: int = STEPS,
+    tolerance: float = TOLERANCE,
+    progress: OnRun = lambda *_: None,
+) -> DepthCheck:
+    """Train a model with several numbers of blocks and check how what they add up to scales.
+
+    Args:
+        build: Returns the model with a number of blocks, ready for training; it measures sizes by name.
+        depths: Two or more numbers of blocks.
+        seeds: The number of runs per depth; two or more for intervals.
+        steps: The number of training steps.
+        tolerance: The largest allowed distance of a slope from its bound.
+        progress: Called before each run with the depth and the seed.
+    """
+    depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance)
+    pairs = [_train(build(depth), depth, seeds, steps, progress) for depth in depths]
+    before, after = ([[pair[place] for pair in at] for at in pairs] for place in (0, 1))
+    return judge_depth(before, after, depths=depths, steps=steps, tolerance=tolerance)
+
+
+def _train(subject: Subject, width: int, seeds: int, steps: int, progress: OnRun) -> list[tuple[Any, Any]]:
+    pairs: list[tuple[Any, Any]] = []
     for seed in range(seeds):
         progress(width, seed)
         params, state = subject.start(seed)

@@ -25,7 +25,7 @@ class Subject:
         products: The paths of scaled weights that act in products, and should be measured.
         start: Returns the stored parameters and the rest of the training state for a seed.
         step: Takes a training step: maps parameters, state and step number to parameters and state.
-        measure: Measures the layers, given the initial and the current stored parameters.
+        measure: Measures the layers, given the initial and the current stored parameters; over depth, sizes by name.
         apart: The paths of weights whose updates do not have the exponents of their role.
     """
 
@@ -34,7 +34,7 @@ class Subject:
     products: tuple[str, ...]
     start: Callable[[int], tuple[PyTree, PyTree]]
     step: Callable[[PyTree, PyTree, int], tuple[PyTree, PyTree]]
-    measure: Callable[[PyTree, PyTree], Measurement]
+    measure: Callable[[PyTree, PyTree], Any]
     apart: tuple[str, ...] = ()
 
     @classmethod

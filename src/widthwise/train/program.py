@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import NamedSharding
 
+from widthwise.coordinates.depth import LOGITS
 from widthwise.measure import Measurement, measure
+from widthwise.measure.capture import capture
 from widthwise.models import Transformer, draw
 from widthwise.optim import Optimizer, warmup_cosine
 from widthwise.parameterize import Layout, PyTree, Scales
@@ -170,6 +172,36 @@ class Program:
         effective = (lane.scales.effective(stored) for stored in (initial, params))
         with jax.default_matmul_precision("highest"):
             return measure(lambda params: exact.logits(params, tokens, lane.attention_scale), *effective)
+
+    def stream_sizes(
+        self, initial: PyTree, params: PyTree, lane: Lane, tokens: jax.Array
+    ) -> dict[str, tuple[jax.Array, jax.Array]]:
+        """Measure the residual stream, what branches add to it in all blocks together, and the logits, in float32.
+
+        Returns:
+            The root mean square of each, and that of its change, by name.
+        """
+        exact = replace(self.model, dtype="float32") if self.model.dtype == "bfloat16" else self.model
+
+        def parts(stored: PyTree) -> dict[str, jax.Array]:
+            effective = lane.scales.effective(stored)
+            logits, uses = capture(lambda params: exact.logits(params, tokens, lane.attention_scale), effective)
+            sums = {
+                f"{end.split('/')[1]} branches": jnp.sum(
+                    jnp.stack([use.outputs for path, use in uses.items() if path.endswith(end)]), axis=0
+                )
+                for end in exact.branch_ends
+            }
+            positions = jnp.tile(uses["positions/embedding"].outputs, (len(tokens), 1))
+            stream = uses["tokens/embedding"].outputs + positions + jnp.sum(jnp.stack(list(sums.values())), axis=0)
+            return {**sums, "stream": stream, LOGITS: logits}
+
+        def rms(x: jax.Array) -> jax.Array:
+            return jnp.sqrt(jnp.mean(jnp.square(x)))
+
+        with jax.default_matmul_precision("highest"):
+            before, after = parts(initial), parts(params)
+        return {name: (rms(x), rms(x - before[name])) for name, x in after.items()}
 
     def sizes(self, params: PyTree, gradients: PyTree) -> Sizes:
         """Measure parameters and gradients by role."""
