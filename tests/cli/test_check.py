@@ -96,3 +96,27 @@ def test_nonsense_is_refused_in_one_line(capsys, options: list[str], named: str)
     assert out == ""
     assert err.count("\n") == 1
     assert named in err
+
+
+DEEP = [*TINY, "--axis", "depth", "--values", "1", "4", "--widths", "32", "--tolerance", "0.2"]
+
+
+def test_over_depth_completep_keeps_the_stream_and_without_it_the_stream_grows(capsys):
+    found = {}
+    for rule in ("completep", "constant"):
+        code = main(["check", *DEEP, "--depth-rule", rule, "--json"])
+        result = json.loads(capsys.readouterr().out)
+        assert code == (0 if result["passed"] else 1)
+        found[rule] = {size["name"]: size for size in result["sizes"]}
+    assert all(size["passed"] for size in found["completep"].values())
+    for name in ("stream", "attention branches", "mlp branches"):
+        assert abs(found["completep"][name]["change"]["slope"]) < 0.2, name
+        assert found["constant"][name]["change"]["slope"] > 0.6, name
+        assert not found["constant"][name]["passed"], name
+
+
+def test_over_depth_only_the_transformer_is_checked(capsys):
+    assert main(["check", "--model", "mlp", "--axis", "depth"]) == 2
+    assert "expected transformer with --axis depth" in capsys.readouterr().err
+    assert main(["check", "--axis", "depth", "--values", "4"]) == 2
+    assert "values are 4: expected two or more different ones" in capsys.readouterr().err

@@ -63,13 +63,22 @@ class Pretended:
     def ask(self, *_, label):
         """Keep no requests."""
 
+    def point(self, spec):
+        """Return what the loss of a run depends on."""
+        return Sample(spec.width, math.log2(spec.learning_rate), spec.seed)
+
+    def results(self, run):
+        """Return what is known of a run beside its loss."""
+        del run
+        return {}
+
     def compute(self, runs, *, until):
         """Return the losses, as far as there are any."""
         found = {}
         for run in runs:
             if run.id not in self.rows and len(self.rows) < self._most:
-                point = Sample(run.spec.width, math.log2(run.spec.learning_rate), run.spec.seed)
-                self.rows[run.id] = Row(run.request, run.id, "finished", {"eval_loss": self._loss(point)})
+                results = {"eval_loss": self._loss(self.point(run.spec)), **self.results(run)}
+                self.rows[run.id] = Row(run.request, run.id, "finished", results)
                 self.trained += 1
             if run.id in self.rows:
                 found[run.id] = self.rows[run.id].results["eval_loss"]

@@ -2,8 +2,8 @@
 
 Layers cannot be compared one by one, because deeper models have more of them. What must stay the same is what the
 blocks add up to. At initialization it may shrink: with branches of size 1/L, all that is left in a deep model is the
-embedding. After a few steps the stream, and its change, must have slope 0 against log L, logits and their change at
-most 0.
+embedding. After a few steps the stream must have slope 0 against log L, and so must its change and that of what the
+branches add to it. Everything else must have slope 0 at most.
 """
 
 import math
@@ -15,6 +15,7 @@ from widthwise.coordinates.result import describe_slope, plain_slope
 from widthwise.fit import Estimate, exponent, mean_of
 from widthwise.scaling import text_table
 
+STREAM = "stream"
 LOGITS = "logits"
 
 SizesOf: TypeAlias = Mapping[str, tuple[float, float]]
@@ -41,11 +42,11 @@ class SizeCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether size and change are within tolerance, and the initial size does not grow."""
-        return self.initial.value <= self.tolerance and all(self._within(x.value) for x in (self.size, self.change))
-
-    def _within(self, slope: float) -> bool:
-        return (slope if self.name == LOGITS else abs(slope)) <= self.tolerance
+        """Whether nothing grows, and the stream and changes of it do not shrink."""
+        size, change = self.size.value, self.change.value
+        grows = max(self.initial.value, size, change)
+        shrinks = max(-size if self.name == STREAM else -math.inf, -change if self.name != LOGITS else -math.inf)
+        return grows <= self.tolerance and shrinks <= self.tolerance and not math.isnan(size + change)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import NamedSharding
 
-from widthwise.coordinates.depth import LOGITS
+from widthwise.coordinates.depth import LOGITS, STREAM
 from widthwise.measure import Measurement, measure
 from widthwise.measure.capture import capture
 from widthwise.models import Transformer, draw
@@ -194,7 +194,7 @@ class Program:
             }
             positions = jnp.tile(uses["positions/embedding"].outputs, (len(tokens), 1))
             stream = uses["tokens/embedding"].outputs + positions + jnp.sum(jnp.stack(list(sums.values())), axis=0)
-            return {**sums, "stream": stream, LOGITS: logits}
+            return {**sums, STREAM: stream, LOGITS: logits}
 
         def rms(x: jax.Array) -> jax.Array:
             return jnp.sqrt(jnp.mean(jnp.square(x)))

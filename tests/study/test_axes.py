@@ -1,0 +1,34 @@
+"""Axes: which fields of a run change along each of them, and what stays."""
+
+import pytest
+
+from widthwise.study.axes import AXES, axis_of
+
+SPEC = {"width": 64, "blocks": 4, "batch": 32, "steps": 300, "warmup": 30, "context": 128, "eval_batches": 8}
+
+
+@pytest.mark.parametrize(
+    ("axis", "size", "changed"),
+    [
+        ("width", 256, {"width": 256}),
+        ("depth", 16, {"blocks": 16}),
+        ("batch", 128, {"batch": 128, "steps": 75, "warmup": 8, "eval_batches": 2}),  # the same tokens
+        ("batch", 512, {"batch": 512, "steps": 19, "warmup": 2, "eval_batches": 1}),
+        ("tokens", 4 * 300 * 32 * 128, {"steps": 1200, "warmup": 120}),
+    ],
+)
+def test_a_size_changes_the_fields_of_its_axis_and_is_read_back(axis, size, changed):
+    found = AXES[axis].change(SPEC, size)
+    assert found == changed
+    assert found.keys() == AXES[axis].fields
+    assert AXES[axis].size({**SPEC, **found}) == size
+
+
+def test_tokens_are_those_of_whole_steps():
+    tokens = AXES["tokens"]
+    assert tokens.size({**SPEC, **tokens.change(SPEC, 1_000_000)}) == 244 * 32 * 128
+
+
+def test_a_request_that_names_no_axis_was_made_for_widths():
+    assert axis_of({"width": 64}).name == "width"
+    assert axis_of({"width": 64, "axis": "depth"}).name == "depth"
