@@ -67,6 +67,12 @@ class SweepCommand:
     """Weight decays."""
     decay_rules: Annotated[tuple[str, ...], unset("--decay-rule")] = ()
     """How weight decay changes with width: independent, coupled, sqrt, inverse."""
+    depth_rules: Annotated[tuple[str, ...], unset("--depth-rule")] = ()
+    """What changes with depth: completep, sqrt, constant, or your own powers of residual branches."""
+    batch_rules: Annotated[tuple[str, ...], unset("--batch-rule")] = ()
+    """What changes with the batch size: sde, sde2, timescale, scion, constant, or your own powers of the rate."""
+    token_rules: Annotated[tuple[str, ...], unset("--token-rule")] = ()
+    """What changes with the number of tokens: horizon, timescale, scion, constant, or your own powers of the rate."""
     horizons: tuple[Horizon, ...] = ("fixed",)
     """Train for --steps, or for 20 tokens per parameter."""
     seeds: Annotated[tuple[int, ...], unset("--seed")] = ()
@@ -113,6 +119,9 @@ class SweepCommand:
             "epsilon_scalings",
             "weight_decays",
             "decay_rules",
+            "depth_rules",
+            "batch_rules",
+            "token_rules",
             "horizons",
         ):
             if len(set(values := getattr(self, name))) < len(values):
@@ -130,6 +139,9 @@ class SweepCommand:
                 epsilon_per_parameter=[scaling == "per_parameter" for scaling in self.epsilon_scalings],
                 weight_decay=self.weight_decays,
                 decay_rule=self.decay_rules,
+                depth_rule=self.depth_rules,
+                batch_rule=self.batch_rules,
+                token_rule=self.token_rules,
                 horizon=self.horizons,
             ),
             widths=self.widths,

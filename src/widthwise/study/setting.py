@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from widthwise.theory import INDEPENDENT, RateRule, Role, read_rates
+from widthwise.theory import INDEPENDENT, PLAIN_DEPTH, RateRule, Role, read_rates
+from widthwise.theory.axes import CONSTANT
 from widthwise.theory.rates import FULL_ALIGNMENT
 
 Horizon: TypeAlias = Literal["fixed", "compute_optimal"]
@@ -34,6 +35,9 @@ class Setting:
         epsilon_per_parameter: Whether epsilon follows the gradients' exponents.
         weight_decay: The weight decay at the base width.
         decay_rule: The name of the rule by which it changes with width.
+        depth_rule: The rule for what changes with depth.
+        batch_rule: The rule for what changes with the batch size.
+        token_rule: The rule for what changes with the number of tokens.
         horizon: Fixed or compute-optimal.
     """
 
@@ -45,6 +49,9 @@ class Setting:
     epsilon_per_parameter: bool = False
     weight_decay: float = 0.0
     decay_rule: str = INDEPENDENT.name
+    depth_rule: str = PLAIN_DEPTH.name
+    batch_rule: str = CONSTANT.name
+    token_rule: str = CONSTANT.name
     horizon: Horizon = "fixed"
 
     def __post_init__(self) -> None:
@@ -82,8 +89,9 @@ class Setting:
     def to_json(self) -> dict[str, Any]:
         """Return the setting as values that `json.dumps` takes."""
         values = {**{name: getattr(self, name) for name in _PLAIN}, "rates": self.rates.text}
-        if self.decay_rule == INDEPENDENT.name:
-            del values["decay_rule"]  # sweeps from before it was an option must compare equal
+        for name in _RULES:
+            if values[name] == _DEFAULTS[name]:
+                del values[name]  # sweeps from before it was an option must compare equal
         return values
 
 
@@ -96,4 +104,6 @@ def name_constants(values: Sequence[float]) -> str:
     return DEFAULT if set(values) == {1.0} else ",".join(f"{value:g}" for value in values)
 
 
+_RULES = ("decay_rule", "depth_rule", "batch_rule", "token_rule")
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Setting)}
 _PLAIN = tuple(field.name for field in dataclasses.fields(Setting) if field.name != "rates")

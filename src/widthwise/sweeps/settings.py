@@ -53,6 +53,9 @@ def apply(setting: Setting, base: Spec, constants: Constants) -> Spec:
         epsilon_per_parameter=setting.epsilon_per_parameter,
         weight_decay=setting.weight_decay,
         decay_rule=setting.decay_rule,
+        depth_rule=setting.depth_rule,
+        batch_rule=setting.batch_rule,
+        token_rule=setting.token_rule,
     )
     return changed.with_constants(constants)
 
