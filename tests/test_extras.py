@@ -21,7 +21,7 @@ from widthwise.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LIGHT = {"exponents": "exponents", "fit": "fit study"}
+LIGHT = {"exponents": "exponents", "fit": "fit study", "transfer": "transfer --learning-rate 1 --width 256"}
 """The commands that need no extra, with arguments."""
 
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "sweep": "search learning rates over widths and settings, and tell whether they transfer",
     "tune": "search the constant factors of the layers' learning rates at the base width",
     "fit": "fit the optimal learning rate against width, from the runs of a study",
+    "transfer": "every hyperparameter of a larger model, from those of a tuned one",
     "report": "write the results of a study as a page with figures and tables",
     "experiment": "run an experiment of the paper, and tell which of its claims hold here",
     "tokenizer": "train a SentencePiece model on your own text",

@@ -1,0 +1,107 @@
+"""`widthwise transfer` prints every hyperparameter of a larger model, and where it comes from."""
+
+import json
+import math
+import shlex
+
+import pytest
+
+from tests.sweeps.tiny import TINY
+from widthwise.cli import main
+from widthwise.study import Outcome, Request, Study
+
+TUNED = shlex.split("--learning-rate 0.004 --epsilon 1e-8 --weight-decay 1e-4 --b2 0.98 --base-width 128")
+LARGER = shlex.split("--width 1024 --base-depth 4 --depth 16 --base-batch 32 --batch 128")
+
+
+def transferred(capsys, *options: str) -> dict[tuple[str, str], dict]:
+    assert main(["transfer", *TUNED, *options, "--json"]) == 0
+    return {(each["of"], each["name"]): each for each in json.loads(capsys.readouterr().out)["hyperparameters"]}
+
+
+def test_completep_and_sde_are_products_of_the_exponents_of_every_axis(capsys):
+    """The published table of CompleteP, with multipliers of branches stored in their last weights."""
+    found = transferred(capsys, *LARGER, "--batch-rule", "sde")
+    m_n, m_l, k = 8, 4, 4
+    expected = {
+        ("matrix in a block", "learning rate"): 0.004 / m_n * k**0.5,
+        ("matrix in a block", "initial size"): m_n**-0.5,
+        ("matrix in a block", "epsilon"): 1e-8 / m_n / m_l / k**0.5,
+        ("last matrix of a branch", "learning rate"): 0.004 / m_n / m_l * k**0.5,
+        ("last matrix of a branch", "initial size"): m_n**-0.5 / m_l,
+        ("last matrix of a branch", "epsilon"): 1e-8 / m_n / k**0.5,
+        ("vector in a block", "learning rate"): 0.004 * k**0.5,
+        ("embedding", "learning rate"): 0.004 * k**0.5,
+        ("readout", "learning rate"): 0.004 / m_n * k**0.5,
+        ("readout", "initial size"): 1 / m_n,
+        ("readout", "decay per step"): 1e-4 * k**0.5,
+        ("all", "1 - beta2"): 0.02 * k,
+    }
+    assert {key: found[key]["target"] for key in expected} == pytest.approx(expected)
+    because = {one["axis"]: one["exponent"] for one in found["last matrix of a branch", "initial size"]["origins"]}
+    assert because == {"width": "-1/2", "depth": "-1"}
+
+
+def test_at_the_tuned_sizes_nothing_changes(capsys):
+    for each in transferred(capsys, *shlex.split("--depth 4 --base-depth 4 --batch 8 --base-batch 8")).values():
+        assert each["target"] == each["base"], each
+        assert each["origins"] == []
+
+
+def test_a_table_says_what_decides_each_axis(capsys):
+    assert main(["transfer", *TUNED, *LARGER]) == 0
+    out = capsys.readouterr().out
+    assert "width x 8: theory: mup, adam, full alignment" in out
+    assert "depth x 4: theory: completep" in out
+    assert "last matrix of a branch" in out
+
+
+def swept(folder, exponent: float, rule: str = "constant") -> None:
+    """Write a sweep over tokens into a study, with losses of a known exponent."""
+    with Study.open(folder) as study:
+        for doublings in range(3):
+            for octave in range(-10, -2):
+                away = octave + 6 - exponent * doublings
+                spec = {**TINY.to_json(), "steps": 40 * 2**doublings, "learning_rate": 2.0**octave, "axis": "tokens"}
+                spec |= {"constants": "default", "horizon": "fixed"} | (
+                    {} if rule == "constant" else {"token_rule": rule}
+                )
+                run = f"run{doublings}{octave}"
+                study.ask([Request(id=run, request=spec, identity=spec)])
+                loss = 3 * math.exp(0.05 * (math.expm1(-0.6 * away) / 0.6 + math.expm1(0.6 * away) / 0.6))
+                study.record([Outcome(run=run, status="finished", results={"eval_loss": loss})])
+
+
+def test_a_measured_exponent_corrects_every_rate_and_gives_it_an_interval(tmp_path, capsys):
+    swept(tmp_path, -0.5)
+    sizes = shlex.split("--base-tokens 1000 --tokens 16000")
+    found = transferred(capsys, *sizes, "--study", str(tmp_path))
+    for (of, name), each in found.items():
+        if name != "learning rate":
+            assert each["interval"] is None, of
+            continue
+        assert each["target"] == pytest.approx(0.004 / 4, rel=0.1), of
+        low, high = each["interval"]
+        assert low < each["target"] < high
+        assert each["origins"][-1]["rule"] == "measured"
+
+
+def test_a_sweep_with_another_rule_does_not_count(tmp_path, capsys):
+    swept(tmp_path, -0.2, rule="horizon")
+    arguments = shlex.split("transfer --learning-rate 1 --base-tokens 1 --tokens 2 --study")
+    assert main([*arguments, str(tmp_path)]) == 2
+    assert "has --token-rule horizon: expected constant" in capsys.readouterr().err
+    assert main([*arguments, str(tmp_path), "--token-rule", "horizon"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--depth 4", "base_depth is missing"),
+        ("--depth-rule 1/4 --depth 4 --base-depth 2", "no learning rate is stable"),
+        ("--batch 6400 --base-batch 1 --batch-rule sde", "1 - beta2 is 128 in the target"),
+    ],
+)
+def test_what_cannot_be_transferred_is_refused(options, message, capsys):
+    assert main(["transfer", *TUNED, *shlex.split(options)]) == 2
+    assert message in capsys.readouterr().err
