@@ -106,6 +106,23 @@ def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monke
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_along_another_axis_names_it_and_a_batch_keeps_the_tokens(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("widthwise.sweeps.requests.load_inputs", None)
+    monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
+    command = ["sweep", "--study", str(tmp_path / "study"), *options(), *GRID, "--dry-run"]
+    batches = ["--axis", "batch", "--values", "4", "16", "--batch-rules", "constant", "sde"]
+    assert main([*command, *batches, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["groups"], found["searches"]) == (2, 4)
+    assert found["least"]["tokens"] == 4 * 3 * 40 * 8 * 16
+    assert main([*command, "--axis", "depth", "--values", "1", "2"]) == 0
+    heading, _, row = capsys.readouterr().out.splitlines()[1:4]
+    assert heading.split()[1] == "depths"
+    assert "1 to 2" in row
+    assert main([*command, "--values", "1", "2"]) == 2
+    assert "values are given but the axis is width: expected widths" in capsys.readouterr().err
+
+
 def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
     study = ["--study", str(tmp_path)]
     tune = ["tune", *study, *options(), "--trials", "4", "--at-a-time", "2", "--extensions", "0", "--name", "mine"]

@@ -1,6 +1,7 @@
 """A report of any study: what it says, which files it writes, and that it never breaks an earlier report."""
 
 import csv
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.report import figures, write
 from widthwise.report.exhibits import Table, Transfers
 from widthwise.report.findings import Finding, Judgement
-from widthwise.report.sections import Contents, Section
+from widthwise.report.sections import Contents, Section, read_sweeps
 from widthwise.report.write import WrittenReport, write_report
-from widthwise.study import Study
+from widthwise.study import Outcome, Request, Study
+from widthwise.train import Spec
 
 
 def text_of(report: WrittenReport) -> str:
@@ -233,3 +235,24 @@ def test_only_curves_that_are_drawn_are_read(tmp_path: Path, monkeypatch):
         contents = read(study)
     assert sum(contents.counts.values()) == 4 * 2 * 6 + 12
     assert len(asked_for) == 2
+
+
+def test_sweeps_along_different_axes_are_shown_apart_and_named_after_their_axis(tmp_path: Path):
+    with Study.open(tmp_path / "study") as study:
+        for axis, field in (("depth", "blocks"), ("tokens", "steps")):
+            for size, octave in itertools.product((1, 2, 4), range(-9, -3)):
+                spec = {**Spec(batch=4, context=8).to_json(), field: size, "learning_rate": 2.0**octave, "axis": axis}
+                spec |= {"constants": "default", "horizon": "fixed"}
+                run = f"{axis}{size}{octave}"
+                study.ask([Request(id=run, request=spec, identity=spec)])
+                results = {"eval_loss": 3 + 0.01 * (octave + 6 + size / 4) ** 2, "parameters": 1000 * size}
+                study.record([Outcome(run=run, status="finished", results=results)])
+        written = write_report(read_sweeps(study), tmp_path / "report")
+    exhibits = {exhibit.name: exhibit for exhibit in section(written.contents, "sweeps").exhibits}
+    assert {"rates-1-depth", "exponents-depth", "rates-1-tokens", "sensitivity-tokens"} <= exhibits.keys()
+    assert "against depth" in exhibits["exponents-depth"].caption
+    assert exhibits["sensitivity-tokens"].columns[1] == "tokens"
+    assert [row[1] for row in exhibits["sensitivity-tokens"].rows] == ["32", "64", "128"]
+    assert exhibits["loss-against-size-depth"].x_label == "parameters"
+    assert exhibits["loss-against-size-tokens"].x_label == "tokens"
+    assert "width" not in exhibits["rates-1-tokens"].caption
