@@ -107,7 +107,7 @@ def _runs(stage: SweepStage, answers: Answers) -> Iterable[_Run]:
         for width in sweep.all_sizes:
             truth = answers(setting, width)
             for seed in sweep.all_seeds:
-                fixed: dict[str, Any] = {"width": width, "seed": seed, "vocabulary": 256, "constants": Constants()}
+                fixed: dict[str, Any] = {"size": width, "seed": seed, "vocabulary": 256, "constants": Constants()}
                 middle = sweep.spec(setting, learning_rate=1.0, **fixed)
                 names = {"constants": setting.constants, "horizon": setting.horizon}
                 gradients = {f"gradients/{role}": ([middle.steps], [1 / width]) for role in ("embedding", "hidden")}
