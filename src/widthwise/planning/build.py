@@ -7,6 +7,8 @@
 - a Linen module, which is initialized with the example,
 - parameters alone.
 
+With a depth it is called in the same way, with `depth=` beside.
+
 Models are built inside a trace wherever shapes are enough, so that a large one costs no memory.
 """
 
@@ -14,7 +16,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -53,24 +55,35 @@ class Builder:
         build: The user's function.
         example: The arguments of the forward pass.
         call: The forward pass, from a model and the example; None to call the model itself.
+        depth: The depth to build it with; None for a model that is not built with one.
         memory: What was computed once for all plans of the model.
     """
 
     build: Build
     example: tuple[Any, ...]
     call: Callable[..., Any] | None
+    depth: int | None = None
     memory: dict[Any, Any] = field(default_factory=dict[Any, Any], compare=False, repr=False)
 
     def once(self, what: Any, compute: Callable[[], Any]) -> Any:
         """Return the result of a function that was called before, or call it."""
+        what = (self.depth, what)
         if what not in self.memory:
             self.memory[what] = compute()
         return self.memory[what]
 
+    def deep(self, depth: int | None) -> "Builder":
+        """Return the same at another depth."""
+        return replace(self, depth=depth)
+
+    @property
+    def _build(self) -> Build:
+        return self.build if self.depth is None else functools.partial(self.build, depth=self.depth)
+
     @property
     def takes_key(self) -> bool:
         """Whether `build` takes a random key: a second argument that is required or named so, or a keyword `key`."""
-        parameters = inspect.signature(self.build).parameters.values()
+        parameters = inspect.signature(self._build).parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         second = [parameter for parameter in parameters if parameter.kind in kinds][1:2]
         return (
@@ -81,16 +94,16 @@ class Builder:
 
     @property
     def _takes_keyword(self) -> bool:
-        key = inspect.signature(self.build).parameters.get("key")
+        key = inspect.signature(self._build).parameters.get("key")
         return key is not None and key.kind is inspect.Parameter.KEYWORD_ONLY
 
     def at(self, width: int, key: jax.Array | None = None) -> OwnModel:
         """Build the model at a width."""
         key = jax.random.key(0) if key is None else key
         if self._takes_keyword:
-            built = self.build(width, key=key)
+            built = self._build(width, key=key)
         else:
-            built = self.build(width, key) if self.takes_key else self.build(width)
+            built = self._build(width, key) if self.takes_key else self._build(width)
         return self.read(built, key)
 
     def read(self, built: Any, key: jax.Array | None = None) -> OwnModel:

@@ -75,11 +75,12 @@ class Optimizers(Planned):
 
     def _gradient_weight(self, parameter: Parameter) -> float:
         """Return the inverse of the growth of a parameter's gradient norm."""
-        epsilon = self.factors[parameter.path].epsilon
+        epsilon = self.factors[parameter.path].epsilon / self.grown.everywhere.epsilon
+        blocks = float(parameter.deepens)  # all blocks together count as those at the base depth
         if self.family_of(parameter).isometric:  # there, epsilon follows the norm
-            return 1 / epsilon
+            return 1 / (epsilon * blocks**0.5)
         elements = prod(parameter.shape) / prod(parameter.base_shape)
-        return 1 / (epsilon * elements**0.5)
+        return 1 / (epsilon * (elements * blocks) ** 0.5)
 
     def adamw(
         self,
@@ -99,7 +100,7 @@ class Optimizers(Planned):
         Args:
             learning_rate: The learning rate at the base width, or a schedule of it.
             b1: Decay of the first moment.
-            b2: Decay of the second moment.
+            b2: Decay of the second moment, at the base batch size.
             eps: Epsilon at the base width.
             eps_root: As in Optax.
             mu_dtype: As in Optax.
@@ -109,7 +110,9 @@ class Optimizers(Planned):
             nesterov: As in Optax.
         """
         self._expect(ADAM, "adamw")
-        direction = optax.scale_by_adam(b1=b1, b2=b2, eps=eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
+        direction = optax.scale_by_adam(
+            b1=b1, b2=self.b2(b2), eps=eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov
+        )
         return self._steps(self.around(direction), learning_rate, weight_decay, mask)
 
     def adam(self, learning_rate: optax.ScalarOrSchedule, **options: Any) -> optax.GradientTransformationExtraArgs:
@@ -127,7 +130,7 @@ class Optimizers(Planned):
     ) -> optax.GradientTransformationExtraArgs:
         """Adam with arctan2 instead of a division, without epsilon; the other options are those of `adamw`."""
         self._expect(ADAM, "adam_atan2")
-        direction = self._own(lambda scales, _: optim.adam_atan2(1.0, scales, b1=b1, b2=b2))
+        direction = self._own(lambda scales, _: optim.adam_atan2(1.0, scales, b1=b1, b2=self.b2(b2)))
         return self._steps(direction, learning_rate, weight_decay, mask)
 
     def lion(
@@ -172,6 +175,8 @@ class Optimizers(Planned):
         family = self.exponents.family
         if not has_muon(family):
             self._expect(with_adam(MUON), "muon")
+        if self.grown.everywhere.one_minus_b2 != 1:
+            options["adam_b2"] = self.b2(options.get("adam_b2", 0.999))
         direction = muon_direction(self._by_path, family, consistent_rms=consistent_rms, options=options)
         adam_rate = learning_rate if adam_learning_rate is None else adam_learning_rate
         # Apart from the direction, since its factors do not apply to weight decay.
@@ -229,7 +234,9 @@ class Optimizers(Planned):
         """Adam with parameter scaling, a member of Adafactor's family; see `widthwise.optim.adam_ps`."""
         self._expect(ADAFACTOR, "adam_ps")
         direction = self._own(
-            lambda scales, layout: optim.adam_ps(1.0, scales, layout, b1=b1, b2=b2, epsilon=eps, floor=floor)
+            lambda scales, layout: optim.adam_ps(
+                1.0, scales, layout, b1=b1, b2=self.b2(b2), epsilon=eps, floor=floor
+            )
         )
         return self._steps(direction, learning_rate, weight_decay, mask)
 

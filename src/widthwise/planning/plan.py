@@ -33,12 +33,17 @@ from widthwise.scaling import (
     find_parameters,
 )
 from widthwise.scaling.attention import Attention, check_attention, grown_sums
+from widthwise.scaling.depth import counterparts, grow_factors, place_in_blocks, stretched
+from widthwise.scaling.grown import Grown
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
+    COMPLETEP,
     INDEPENDENT,
     Alignment,
     Assessment,
+    AxisRule,
     DecayRule,
+    DepthRule,
     Family,
     Parameterization,
     read_decay_rule,
@@ -63,9 +68,23 @@ class Plan(Optimizers):
         """Whether the forward pass was traced."""
         return self.builder.example != ()
 
-    def at(self, width: int) -> "Plan":
-        """Return the plan of the same model at another width."""
-        return _plan(self.builder, width=width, base_width=self.base_width, exponents=self.exponents, **self.options)
+    def at(
+        self,
+        width: int | None = None,
+        *,
+        depth: int | None = None,
+        batch: float | None = None,
+        tokens: float | None = None,
+    ) -> "Plan":
+        """Return the plan of the same model at another width, depth, batch size or number of tokens."""
+        return _plan(
+            self.builder,
+            width=self.width if width is None else width,
+            base_width=self.base_width,
+            exponents=self.exponents,
+            grown=self.grown.at(depth=depth, batch=batch, tokens=tokens),
+            **self.options,
+        )
 
     def check(
         self,
@@ -171,26 +190,31 @@ class Plan(Optimizers):
         return map_with(with_size, sizes, params)
 
     def _planned_size(self, parameter: Parameter) -> PlannedSize | None:
-        if parameter.shape == parameter.base_shape and self.factors[parameter.path].init == 1:
+        same = parameter.shape == parameter.base_shape and parameter.deepens == 1
+        if same and self.factors[parameter.path].init == 1:
             return None
         over = (*parameter.axes.inputs, *parameter.axes.outputs)
         return PlannedSize(self.base_sizes[parameter.path] * self.factors[parameter.path].init, over)
 
     @property
     def base_sizes(self) -> Mapping[str, np.ndarray]:
-        """The root mean square of every parameter at the base width, layer by layer, measured on one draw."""
-        return self.builder.once(("sizes", self.base_width), self._measure_sizes)
+        """The root mean square of every parameter at the base point, layer by layer, measured on one draw."""
+        return self.builder.once(("sizes", self.base_width, self.grown.base_depth), self._measure_sizes)
 
     def _measure_sizes(self) -> Mapping[str, np.ndarray]:
-        axes = {parameter.path: (*parameter.axes.inputs, *parameter.axes.outputs) for parameter in self.parameters}
+        builder = self.builder.deep(self.grown.base_depth)
+        base = named_leaves(builder.shapes(self.base_width))
+        origin = counterparts([parameter.path for parameter in self.parameters], list(base))
+        axes = {origin[p.path]: (*p.axes.inputs, *p.axes.outputs) for p in self.parameters}
 
         @jax.jit
         def sizes(key: jax.Array) -> dict[str, jax.Array]:
-            leaves = named_leaves(self.builder.at(self.base_width, key).params)
-            return {path: root_mean_square(leaf, axes[path]) for path, leaf in leaves.items()}
+            leaves = named_leaves(builder.at(self.base_width, key).params)
+            return {path: root_mean_square(leaves[path], over) for path, over in axes.items()}
 
         with jax.ensure_compile_time_eval():  # also where `init` is called inside a compiled function
-            return {path: np.asarray(size) for path, size in sizes(jax.random.key(0)).items()}
+            found = {path: np.asarray(size) for path, size in sizes(jax.random.key(0)).items()}
+        return {p.path: stretched(found[origin[p.path]], p) for p in self.parameters}
 
     def _refuse_other_model(self, params: PyTree) -> None:
         shapes = {parameter.path: parameter.shape for parameter in self.parameters}
@@ -219,8 +243,17 @@ def plan(
     attention: Attention | None = None,
     decay_rule: DecayRule | str = INDEPENDENT,
     multipliers: bool = False,
+    depth: int | None = None,
+    base_depth: int | None = None,
+    depth_rule: DepthRule | str = COMPLETEP,
+    batch: float | None = None,
+    base_batch: float | None = None,
+    batch_rule: AxisRule | str = "constant",
+    tokens: float | None = None,
+    base_tokens: float | None = None,
+    token_rule: AxisRule | str = "constant",
 ) -> Plan:
-    """Plan how a model changes between the base width and another width.
+    """Plan how a model changes between the base width and another width, and with depth, batch size and tokens.
 
     The forward pass is traced at both widths, so the role of every parameter comes from how it is used. Nothing is
     computed, and no large array is allocated.
@@ -246,6 +279,18 @@ def plan(
             every width), "coupled", "sqrt", "inverse", or a `DecayRule`. docs/theory.md compares them.
         multipliers: Whether to store parameters in the form of the parameterization, with multipliers. The model must
             then be called with `plan.effective(params)`.
+        depth: The depth of the model to train, if it differs: `build` is then called with `depth=` as well.
+        base_depth: The depth at which its learning rate was tuned.
+        depth_rule: What changes with depth: "completep" (residual branches fall as 1/depth), "sqrt" (as 1/√depth),
+            "constant" (nothing), the exponent of branches such as "3/4", or a `DepthRule`.
+        batch: The batch size of the training run.
+        base_batch: The batch size at which its learning rate was tuned.
+        batch_rule: What changes with the batch size: "constant" (nothing), "sde", "sde2", "timescale", "scion", the
+            exponent of the learning rate, or an `AxisRule`. docs/theory.md has their sources.
+        tokens: The number of tokens, or of examples, of the training run.
+        base_tokens: The number with which its learning rate was tuned.
+        token_rule: What changes with the number of tokens: "constant", "horizon", "timescale", "scion", the exponent of
+            the learning rate, or an `AxisRule`.
 
     >>> import jax, jax.numpy as jnp
     >>> import widthwise as ww
@@ -266,11 +311,23 @@ def plan(
     check_widths(width=width, base_width=base_width)
     check_attention(attention)
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
+    grown = Grown.read(
+        depth=depth,
+        base_depth=base_depth,
+        depth_rule=depth_rule,
+        batch=batch,
+        base_batch=base_batch,
+        batch_rule=batch_rule,
+        tokens=tokens,
+        base_tokens=base_tokens,
+        token_rule=token_rule,
+    )
     return _plan(
         Builder(build=build, example=example if isinstance(example, tuple) else (example,), call=call),
         width=width,
         base_width=base_width,
         exponents=exponents,
+        grown=grown,
         rules=rules,
         headless=headless,
         scaled_logits=scaled_logits,
@@ -286,6 +343,7 @@ def _plan(
     width: int,
     base_width: int,
     exponents: Assessment,
+    grown: Grown,
     rules: Rules,
     headless: bool,
     scaled_logits: bool,
@@ -295,6 +353,7 @@ def _plan(
 ) -> Plan:
     # Roles are found by comparing two widths, and the width may be the base width.
     other = width if width != base_width else 2 * base_width
+    builder = builder.deep(grown.depth)
     base, base_trace = _traced(builder, base_width)
     traced, other_trace = _traced(builder, other)
     parameters = find_parameters(
@@ -304,17 +363,23 @@ def _plan(
     if width == base_width:
         parameters = at_base_width(parameters)
     refuse_inner_readouts(parameters, exponents.family)
+    if grown.deepens != 1:
+        parameters = place_in_blocks(parameters, base, _traced(builder.deep(grown.base_depth), base_width)[0], grown)
+    factors = find_factors(parameters, exponents, decay_rule=decay_rule, multipliers=multipliers)
     return Plan(
         builder=builder,
         width=width,
         base_width=base_width,
         exponents=exponents,
         parameters=parameters,
-        factors=find_factors(parameters, exponents, decay_rule=decay_rule, multipliers=multipliers),
+        factors=grow_factors(
+            factors, parameters, grown, exponents.family, coupled=decay_rule.coupled, multipliers=multipliers
+        ),
         numbers=numbers,
         sums=() if width == base_width else grown_sums(traced.meetings, base.meetings),
         decay_rule=decay_rule,
         multipliers=multipliers,
+        grown=grown,
         options={
             "rules": rules,
             "headless": headless,

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from widthwise.scaling.axes import Axes
 from widthwise.scaling.proportions import PRODUCTS, SAME, carried
+from widthwise.scaling.streams import Branch, Flow, Root, flow_of
 from widthwise.scaling.uses import Kind, Meeting, Use
 from widthwise.scaling.views import View
 
@@ -29,6 +30,7 @@ class Value:
         sources: The products with parameters that it depends on.
         gains: Vectors whose common factor is a factor of this array.
         proportional: Parameters whose common factor is a factor of this array, if it depends on the examples.
+        flow: Where it comes from, to find residual branches.
     """
 
     views: tuple[View, ...] = ()
@@ -37,6 +39,12 @@ class Value:
     sources: frozenset[Key] = frozenset()
     gains: frozenset[str] = frozenset()
     proportional: frozenset[str] = frozenset()
+    flow: Flow = Flow()
+
+    @classmethod
+    def of_parameter(cls, path: str, shape: Sequence[int]) -> "Value":
+        """Return what is known of a parameter."""
+        return cls((View.of(path, shape),), flow=Flow(acted=frozenset({path})))
 
     @property
     def is_weight(self) -> bool:
@@ -46,6 +54,10 @@ class Value:
     def moved(self, move: Callable[[View], View | None]) -> "Value":
         """Return the value of an array whose elements were moved."""
         return replace(self, views=tuple(view for old in self.views if (view := move(old)) is not None))
+
+    def shared(self) -> "Value":
+        """Return the same value for an array that is read more than once: what scales it scales something else too."""
+        return replace(self, gains=frozenset(), flow=self.flow.shared())
 
     def resized(self, shape: Sequence[int]) -> "Value":
         """Return the same value for a part of its array."""
@@ -60,6 +72,7 @@ class Value:
             sources=self.sources | other.sources,
             gains=self.gains & other.gains,
             proportional=self.proportional if self.proportional == other.proportional else frozenset(),
+            flow=self.flow.joined(other.flow),
         )
 
 
@@ -73,6 +86,8 @@ class Found:
         unseen: Parameters that enter an operation that the walk cannot look into, with its name.
         meetings: The products of two activations by place.
         spent: Parameters that something else than such products depends on, so that a factor on them has other effects.
+        branches: The residual branches by place.
+        loops: The streams that a loop carries and leaves as they are, with its number of iterations.
     """
 
     uses: dict[tuple[Key, str], Use] = field(default_factory=dict[tuple[Key, str], Use])
@@ -80,10 +95,26 @@ class Found:
     unseen: dict[str, str] = field(default_factory=dict[str, str])
     meetings: dict[Key, Meeting] = field(default_factory=dict[Key, Meeting])
     spent: set[str] = field(default_factory=set[str])
+    branches: dict[Key, Branch] = field(default_factory=dict[Key, Branch])
+    loops: dict[Root, int] = field(default_factory=dict[Root, int])
 
     def listed(self) -> tuple[Use, ...]:
         """Return the uses in the order of the forward pass."""
         return tuple(replace(use, inner=key in self.reached) for (key, _), use in self.uses.items())
+
+    def listed_branches(self) -> tuple[Branch, ...]:
+        """Return the residual branches in the order of the forward pass."""
+        paths: dict[Key, set[str]] = {}
+        for key, path in self.uses:
+            paths.setdefault(key, set()).add(path)
+        return tuple(
+            replace(
+                branch,
+                others=frozenset[str]().union(*(paths.get(key, ()) for key in branch.products)) - branch.inside,
+                times=self.loops.get(branch.stream, 1),
+            )
+            for branch in self.branches.values()
+        )
 
     def spend(self, values: Sequence[Value]) -> list[Value]:
         """Note that arrays are used in a way that is not followed any further; return what is known of them then."""
@@ -133,9 +164,11 @@ class Operation:
 
     def results(self) -> list[Value]:
         """Note what the operation does with parameters; return what is known of its results."""
+        flow = flow_of(self)
         proportional = carried(self)
         return [
-            replace(value, proportional=proportional if value.dynamic else frozenset()) for value in self._followed()
+            replace(value, proportional=proportional if value.dynamic else frozenset(), flow=flow)
+            for value in self._followed()
         ]
 
     def _followed(self) -> list[Value]:

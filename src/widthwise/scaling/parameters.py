@@ -21,6 +21,7 @@ from widthwise.scaling.attention import Attention, find_queries
 from widthwise.scaling.axes import Axes
 from widthwise.scaling.operations import Found
 from widthwise.scaling.rules import NO_RULES, UNSCALED, Rule, Rules, match_rules
+from widthwise.scaling.streams import Branch
 from widthwise.scaling.uses import Meeting, Use
 from widthwise.theory import Role
 
@@ -70,6 +71,8 @@ class Parameter:
         grows_head: By what factor the heads are larger than at the base width, if this makes their queries and takes
             the factor that attention as 1/d needs.
         muon: Whether Muon trains it, in a plan for Muon.
+        deepens: By what factor the model has more blocks than at the base depth, if this is inside of blocks.
+        ends_branch: Whether it takes the multiplier of a residual branch, which is proportional to it.
     """
 
     path: str
@@ -84,6 +87,8 @@ class Parameter:
     gain_of: str | None = None
     grows_head: Fraction = Fraction(1)
     muon: bool = False
+    deepens: Fraction = Fraction(1)
+    ends_branch: bool = False
 
     @property
     def role(self) -> Role | None:
@@ -106,6 +111,7 @@ class Traced:
         unseen: Parameters that enter an operation that was not understood, with its name.
         meetings: The products of two activations, in the order of the forward pass; None if they are not known.
         spent: Parameters that more than such products depend on.
+        branches: The residual branches, in the order of the forward pass.
     """
 
     shapes: Mapping[str, Shape]
@@ -113,6 +119,7 @@ class Traced:
     unseen: Mapping[str, str]
     meetings: Sequence[Meeting] | None = None
     spent: Collection[str] = ()
+    branches: Sequence[Branch] = ()
 
     @classmethod
     def of_walk(cls, shapes: Mapping[str, Shape], found: Found) -> "Traced":
@@ -123,6 +130,7 @@ class Traced:
             unseen=found.unseen,
             meetings=tuple(found.meetings.values()),
             spent=frozenset(found.spent),
+            branches=found.listed_branches(),
         )
 
     def of(self, path: str) -> list[Use]:

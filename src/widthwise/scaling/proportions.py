@@ -18,6 +18,7 @@ Paths = frozenset[str]
 NOTHING: Paths = frozenset()
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general")
+_ADD_TO = ("index_add", "scatter_add", "scatter-add")
 _SUMS = ("add", "sub", "add_any", "concatenate", "complex")
 SAME = frozenset(
     {
@@ -35,8 +36,12 @@ SAME = frozenset(
 )
 """Operations that leave an array as it is, but for its type, its place in memory or the order of its elements."""
 
-_MOVES = {"transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "dynamic_slice", "split"}
-_LINEAR = _MOVES | SAME | {"gather", "reduce_sum", "neg", "real", "imag", "view_as_real", "view_as_complex"}
+MOVES = frozenset(
+    {"transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "dynamic_slice", "split"}
+)
+"""Operations that move elements, or drop some."""
+
+_LINEAR = MOVES | SAME | {"gather", "reduce_sum", "neg", "real", "imag", "view_as_real", "view_as_complex"}
 
 
 def carried(operation: "Operation") -> Paths:
@@ -48,7 +53,7 @@ def carried(operation: "Operation") -> Paths:
     if operation.name == "dot_general" and not _weights(operation) and all(v.dynamic for v in operation.given[:2]):
         left, right = (_unspent(operation, value) for value in operation.given[:2])
         operation.found.meetings[operation.key] = Meeting(left=left, right=right, terms=_terms(operation))
-        return NOTHING
+        return NOTHING if left and right else left | right
     given = [_unspent(operation, value) for value in operation.given]
     kept = _kept(operation, given)
     operation.found.spent.update(_union(given) - kept)
@@ -70,14 +75,17 @@ def _kept(operation: "Operation", given: list[Paths]) -> Paths:
     name, values = operation.name, operation.given
     if name in PRODUCTS:
         weights = _weights(operation)
-        return _linear(values[weights[0]]) if len(weights) == 1 else NOTHING
+        return linear_in(values[weights[0]]) if len(weights) == 1 else NOTHING
     if name in _LINEAR:
         return given[0]
     if name in _SUMS:  # of which every part must be proportional; and so must arrays side by side
-        parts = [paths if value.dynamic else _linear(value) for paths, value in zip(given, values, strict=True)]
+        parts = [paths if value.dynamic else linear_in(value) for paths, value in zip(given, values, strict=True)]
         return _union(parts) if any(given) and all(parts) else NOTHING
+    if name in _ADD_TO:  # what is constant before the first addition is zero
+        before, added = given[0], given[-1]
+        return (before | added if before and added else NOTHING) if values[0].dynamic else added
     if name == "mul":
-        factors = [paths for paths in given if paths] or [_linear(value) for value in values if value.is_weight]
+        factors = [paths for paths in given if paths] or [linear_in(value) for value in values if value.is_weight]
         return factors[0] if len(factors) == 1 else NOTHING
     if name == "div" and not any(given[1:]):
         return given[0]
@@ -93,7 +101,7 @@ def _weights(operation: "Operation") -> list[int]:
     ]
 
 
-def _linear(value: "Value") -> Paths:
+def linear_in(value: "Value") -> Paths:
     """Return the parameters that an array is made of, if a factor on all of them is a factor on the array."""
     if any(view.passed or not view.linear for view in value.views):
         return NOTHING

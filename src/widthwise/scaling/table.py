@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from widthwise.scaling.parameters import Part
 from widthwise.scaling.text import text_table
-from widthwise.theory import INDEPENDENT, without_multipliers
+from widthwise.theory import INDEPENDENT, depth_exponents, without_multipliers
 
 if TYPE_CHECKING:
     from widthwise.scaling.planned import Planned
@@ -72,7 +72,7 @@ class PlanTable:
         notes: What to look at.
         headings: The names of the last columns.
         multipliers: Whether any parameter has a multiplier.
-        decay: Whether the rule of weight decay is another than the default.
+        decay: Whether weight decay changes.
     """
 
     rows: tuple[PlanRow, ...]
@@ -118,7 +118,7 @@ def table_of(plan: "Planned", *, learning_rate: float | None, epsilon: float | N
     for parameter in plan.parameters:
         factors = plan.factors[parameter.path]
         row = PlanRow(
-            path=_in_every_layer(parameter.path),
+            path=in_every_layer(parameter.path),
             count=1,
             shape=parameter.shape,
             role=parameter.part.value,
@@ -143,7 +143,7 @@ def table_of(plan: "Planned", *, learning_rate: float | None, epsilon: float | N
             "epsilon ×" if epsilon is None else "epsilon",
         ),
         multipliers=plan.multipliers,
-        decay=plan.decay_rule != INDEPENDENT,
+        decay=plan.decay_rule != INDEPENDENT or plan.grown.everywhere.removed != 1,
     )
 
 
@@ -151,7 +151,12 @@ _LAYER = re.compile(r"(?<![^/._])\d+(?![^/.])")
 """The number of a layer in a path: `blocks/3/mlp`, `Block_3/mlp` or `blocks.3.mlp`."""
 
 
-def _in_every_layer(path: str) -> str:
+def in_every_layer(path: str) -> str:
+    """Return a path without the numbers of layers.
+
+    >>> in_every_layer("blocks.3.mlp.weight")
+    'blocks.*.mlp.weight'
+    """
     return _LAYER.sub("*", path)
 
 
@@ -169,12 +174,27 @@ def _power(number: ChangedNumber, growth: float) -> float | None:
     return round(power if number.operation == "div" else -power, 3)
 
 
+def _notes_on_depth(plan: "Planned") -> Iterator[str]:
+    """Yield what changes with other axes than width."""
+    grown = plan.grown
+    ends = dict.fromkeys(in_every_layer(p.path) for p in plan.parameters if p.ends_branch)
+    if ends:
+        power = -depth_exponents(grown.depth_rule, plan.exponents.family).branch
+        yield (
+            f"at depth {grown.depth}, residual branches fall as (depth / {grown.base_depth})^{power}; the factor is in "
+            f"{' and '.join(ends)}. A model that divides branches by its depth by itself must not do so"
+        )
+    found = grown.everywhere
+    if found.one_minus_b2 != 1:
+        yield f"1 - β₂ is multiplied by {found.one_minus_b2:.4g}"
+
+
 def _notes(plan: "Planned") -> Iterator[str]:
     """Yield what a user should look at."""
     folded = {p.path: float(p.grows_head) for p in plan.parameters if p.grows_head != 1}
     of_attention = {x for x in plan.numbers if any(_divides_by_root(x, growth) for growth in folded.values())}
     if folded:
-        yield f"attention falls as 1/d; the factor is in {' and '.join(dict.fromkeys(map(_in_every_layer, folded)))}"
+        yield f"attention falls as 1/d; the factor is in {' and '.join(dict.fromkeys(map(in_every_layer, folded)))}"
         if not of_attention:
             yield "no number in the model falls as 1/√d: attention='1/d' is for models that divide scores by √d"
     for number in plan.numbers:
@@ -207,6 +227,7 @@ def _notes(plan: "Planned") -> Iterator[str]:
     for parameter in plan.parameters:
         if parameter.part is Part.TIED and gains:
             yield f"{parameter.path} is the readout too; the factor of its logits is in {' and '.join(gains)}"
+    yield from _notes_on_depth(plan)
     if not plan.is_traced:
         yield "the forward pass was not traced, since there is no example"
     yield from plan.own_notes

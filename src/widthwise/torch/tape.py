@@ -5,7 +5,7 @@ normalized by its weight and adds its bias. What happens to parameters then foll
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from widthwise.scaling.operations import Found, Operation, Value
@@ -122,9 +122,7 @@ class Tape:
 
         def value(slot: Slot) -> Value:
             got = values.get(slot, Value())
-            if got.gains and len(readers[slot]) > 1:  # what scales this array would scale something else too
-                return replace(got, gains=frozenset())
-            return got
+            return got.shared() if len(readers[slot]) > 1 else got
 
         operands: list[list[Value]] = []
         for index, entry in enumerate(self.entries):

@@ -17,7 +17,6 @@ from torch.utils import _pytree as pytree
 
 from widthwise.scaling import ChangedNumber, Traced, Use
 from widthwise.scaling.operations import Found, Value
-from widthwise.scaling.views import View
 from widthwise.torch.model import ModuleBuilder, named
 from widthwise.torch.record import AttentionScale, Call, Recorder, plain_operations
 from widthwise.torch.shapes import Shapes
@@ -72,7 +71,7 @@ def trace(model: nn.Module, builder: ModuleBuilder, *, shapes: Shapes | None = N
     recorder = Recorder(keep=keep, shapes=shapes)
     known: dict[Any, Value] = {ALWAYS: Value(dynamic=True)}
     for path, parameter in parameters.items():
-        known[recorder.slot(parameter)] = Value((View.of(path, parameter.shape),))
+        known[recorder.slot(parameter)] = Value.of_parameter(path, parameter.shape)
     examples = [x for x in pytree.tree_leaves(builder.example) if isinstance(x, torch.Tensor)]
     for x in examples:
         known[recorder.slot(x)] = Value(dynamic=True)

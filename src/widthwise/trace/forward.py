@@ -8,7 +8,6 @@ import jax
 
 from widthwise.scaling import Traced, Use
 from widthwise.scaling.operations import Found, Value
-from widthwise.scaling.views import View
 from widthwise.trace.paths import PyTree, named_leaves
 from widthwise.trace.walk import walk
 
@@ -55,5 +54,5 @@ def trace(forward: Callable[..., Any], params: PyTree, *example: Any) -> Trace:
     """
     named = named_leaves(params)
     jaxpr = jax.make_jaxpr(forward)(params, *example).jaxpr
-    found = walk(jaxpr, [Value((View.of(path, leaf.shape),)) for path, leaf in named.items()])
+    found = walk(jaxpr, [Value.of_parameter(path, leaf.shape) for path, leaf in named.items()])
     return Trace(found=found, jaxpr=jaxpr)

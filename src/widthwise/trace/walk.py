@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal as Constant
 
 from widthwise.scaling.operations import Found, Key, Operation, Value, note
+from widthwise.scaling.streams import CARRIED, Flow
 from widthwise.scaling.views import Piece
 
 BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -68,7 +69,7 @@ def _walk(
         if isinstance(atom, Constant):
             return Value()
         got = known.get(atom, Value())
-        return replace(got, gains=frozenset()) if got.gains and consumers[atom] > 1 else got
+        return got.shared() if consumers[atom] > 1 else got
 
     for index, operation in enumerate(jaxpr.eqns):
         given, key = [value(atom) for atom in operation.invars], (*place, index)
@@ -108,8 +109,8 @@ def _controlled(operation: Any, given: list[Value], found: Found, key: Key) -> l
         conditions, constants = params["cond_nconsts"], params["body_nconsts"]
         body = params["body_jaxpr"].jaxpr
         fixed, carry = given[conditions : conditions + constants], given[conditions + constants :]
-        carry = _carried(lambda carried: _walk(body, [*fixed, *carried], Found(), key), carry, found, key)
-        return _walk(body, [*fixed, *carry], found, key)
+        inside = _carried(lambda carried: _walk(body, [*fixed, *carried], Found(), key), carry, found, key)
+        return _after(_walk(body, [*fixed, *inside], found, key), given, carry, found, key)
     results = [_walk(branch.jaxpr, given[1:], found, (*key, i)) for i, branch in enumerate(params["branches"])]
     for options in results:
         found.spend(options)
@@ -117,8 +118,10 @@ def _controlled(operation: Any, given: list[Value], found: Found, key: Key) -> l
 
 
 def _scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
-    body, carries = operation.params["jaxpr"].jaxpr, operation.params["num_carry"]
-    results = _walk(body, in_scan(operation, given, found, key), found, key)
+    body, constants, carries = (operation.params[name] for name in ("jaxpr", "num_consts", "num_carry"))
+    results = _walk(body.jaxpr, in_scan(operation, given, found, key), found, key)
+    first = given[constants : constants + carries]
+    results = _after(results, given, first, found, key, times=operation.params["length"])
     length = (Piece(None, operation.params["length"]),)
     stacked = [value.moved(lambda view: replace(view, parts=(length, *view.parts))) for value in results[carries:]]
     return [*results[:carries], *stacked]
@@ -139,9 +142,9 @@ def in_scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[
 
 def _carried(step: Callable[[list[Value]], list[Value]], first: list[Value], found: Found, key: Key) -> list[Value]:
     """Return what is known of the state that a loop carries, in every iteration."""
-    carry = first
+    carry = _streams(first, key)
     while True:
-        after = [_joined(pair) for pair in zip(carry, step(carry), strict=True)]
+        after = _streams([_joined(pair) for pair in zip(carry, step(carry), strict=True)], key)
         if after == carry:
             break
         carry = after
@@ -149,6 +152,28 @@ def _carried(step: Callable[[list[Value]], list[Value]], first: list[Value], fou
         if before.is_weight and not value.views:  # a first state that is learned
             note(found, key, "elementwise", before.views)
     return carry
+
+
+def _streams(carry: Sequence[Value], key: Key) -> list[Value]:
+    """Return the state that a loop carries as streams of its own, to see which of them it leaves as they are."""
+    flows = [Flow((*key, -1 - index), acted=frozenset({CARRIED})) for index in range(len(carry))]
+    return [replace(value, flow=flow) for value, flow in zip(carry, flows, strict=True)]
+
+
+def _after(
+    results: list[Value], given: Sequence[Value], first: Sequence[Value], found: Found, key: Key, *, times: int = 1
+) -> list[Value]:
+    """Return what is known of the results of a loop outside of it: they depend on everything that entered it."""
+    entered = Flow()
+    for value in given:
+        entered = entered.joined(value.flow)
+    flows = [entered.joined(value.flow) for value in results]
+    flows = [replace(flow, root=(*key, index), acted=flow.acted - {CARRIED}) for index, flow in enumerate(flows)]
+    for index, (before, value) in enumerate(zip(first, results, strict=False)):
+        if value.flow.root == (*key, -1 - index):
+            found.loops[value.flow.root] = times
+            flows[index] = replace(flows[index], root=before.flow.root)
+    return [replace(value, flow=flow) for value, flow in zip(results, flows, strict=True)]
 
 
 def _joined(options: Sequence[Value]) -> Value:

@@ -1,0 +1,228 @@
+"""What changes for parameters when a model is deeper than at the base depth.
+
+Blocks are found by comparing the traces of a model at two depths: a branch is one of the L if its stream has more of
+its kind in the deeper model. Kinds are told apart by the path without numbers. A branch's multiplier goes into the
+parameters that end it, so the model itself does not change. Other parameters of blocks get the rates of the rule alone.
+
+A parameter that the base model does not have, such as one of block 7, is compared with the same parameter of another
+block there. If the base model has n blocks, it is block 7 mod n, since blocks of two kinds usually alternate.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from widthwise.scaling.factors import Factors
+from widthwise.scaling.grown import Grown, with_everywhere
+from widthwise.scaling.orthogonal import family_of
+from widthwise.scaling.parameters import Parameter, Shape, Traced
+from widthwise.scaling.streams import Branch, Paths
+from widthwise.scaling.table import in_every_layer
+from widthwise.theory import Family, depth_exponents
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """The parameters of the residual blocks whose number is the depth.
+
+    Attributes:
+        inside: Those that act in a branch.
+        ends: Those of them that end a branch, which takes their common factor as its own.
+    """
+
+    inside: Paths = frozenset()
+    ends: Paths = frozenset()
+
+
+def find_blocks(here: Traced, base: Traced) -> Blocks:
+    """Find the blocks of a model by comparing it with the same model at another depth.
+
+    Raise if branches are not added to one stream, or have no last weight that could take a multiplier.
+
+    Args:
+        here: The model.
+        base: The same model at another depth, and at the same width.
+    """
+    if here.uses is None:
+        raise ValueError("depth= needs the forward pass, and it was not traced: pass an example")
+    lengths, others = _longest(here.branches), _longest(base.branches)
+    found = [branch for branch in here.branches if lengths[_kind(branch)] != others[_kind(branch)]]
+    grown = _grown(here.shapes, base.shapes)
+    if not found or all(branch.alone for branch in found):
+        raise _no_stream(here, grown)
+    for branch in found:
+        _refuse_unfoldable(branch, here, grown)
+    inside = frozenset(path for branch in found for path in branch.inside if in_every_layer(path) in grown)
+    ends = frozenset(path for branch in found for path in branch.ends)
+    # An expert that no example reached is in its block all the same.
+    unused = here.shapes.keys() - {use.path for use in here.uses}
+    return Blocks(inside=inside | _of_kinds(inside, unused), ends=ends | _of_kinds(ends, unused))
+
+
+def _of_kinds(known: Paths, paths: Collection[str]) -> Paths:
+    """Return the paths that are those of known ones up to the numbers of layers."""
+    kinds = {in_every_layer(path) for path in known}
+    return frozenset(path for path in paths if in_every_layer(path) in kinds)
+
+
+def _kind(branch: Branch) -> tuple[str, bool]:
+    return in_every_layer(branch.name), branch.alone
+
+
+def _longest(branches: Sequence[Branch]) -> Counter[tuple[str, bool]]:
+    """Return how many branches of each kind are added to one stream, at most."""
+    found: Counter[tuple[str, bool]] = Counter()
+    counts: Counter[tuple[tuple[str, bool], tuple[int, ...]]] = Counter()
+    for branch in branches:
+        counts[_kind(branch), branch.stream] += branch.times
+    for (kind, _), count in counts.items():
+        found[kind] = max(found[kind], count)
+    return found
+
+
+def _grown(here: Mapping[str, Shape], base: Mapping[str, Shape]) -> set[str]:
+    """Return the kinds of parameters whose number changes with the depth, or the height of whose stack does."""
+    counts, others = Counter(map(in_every_layer, here)), Counter(map(in_every_layer, base))
+    stacked = {in_every_layer(path) for path, shape in here.items() if path in base and shape != base[path]}
+    return stacked | {kind for kind, count in counts.items() if count != others[kind]}
+
+
+def _no_stream(here: Traced, grown: set[str]) -> ValueError:
+    if not grown:
+        return ValueError("no parameter changes with the depth: expected build(width, depth=...) to use its argument")
+    for branch in here.branches:
+        if in_every_layer(branch.name) in grown and not branch.alone:
+            return ValueError(
+                f"the branch of {branch.name!r} is added to a stream that the next block does not add to, since it is "
+                "normalized or multiplied in between (post-norm): depth rules are for blocks that add to one stream, "
+                "as in pre-norm models; leave depth= out, or move the norm into the branch"
+            )
+    path = next(path for path in here.shapes if in_every_layer(path) in grown)
+    return ValueError(
+        f"{path!r} is in no residual branch, though the model has more of its kind when it is deeper: depth rules are "
+        "for blocks that compute x + f(x); leave depth= out"
+    )
+
+
+def _refuse_unfoldable(branch: Branch, here: Traced, grown: set[str]) -> None:
+    """Raise unless the multiplier of a branch can go into its last weight and bias."""
+    shared = [path for path in branch.ends if path not in branch.inside or in_every_layer(path) not in grown]
+    if shared or not branch.inside:
+        raise _shared(min(shared or branch.others))
+    if not branch.ends:
+        last = [use.path for use in here.uses or () if use.path in branch.inside][-1]
+        raise ValueError(
+            f"the branch of {last!r} is not proportional to its last weight, as behind a norm without a scale or a "
+            "nonlinearity, or is used for something else too: multiply the branch by (depth / base_depth)^-α in the "
+            "model, and leave depth= out"
+        )
+
+
+def _shared(path: str) -> ValueError:
+    return ValueError(
+        f"{path!r} is shared by several blocks, or by blocks and the rest of the model, so it cannot take the "
+        "multiplier of one branch: give each block its own, or leave depth= out"
+    )
+
+
+def counterparts(deep: Sequence[str], base: Sequence[str]) -> dict[str, str]:
+    """Return the parameter of the base model that every parameter of a deeper model is compared with.
+
+    >>> counterparts(["h.0.w", "h.1.w", "h.2.w"], ["h.0.w", "h.1.w"])
+    {'h.0.w': 'h.0.w', 'h.1.w': 'h.1.w', 'h.2.w': 'h.0.w'}
+    """
+    candidates: dict[str, list[str]] = {}
+    for path in base:
+        for at in _NUMBER.finditer(path):
+            candidates.setdefault(f"{path[: at.start()]}*{path[at.end() :]}", []).append(path)
+    known, found = set(base), dict[str, str]()
+    for path in deep:
+        others = [path] if path in known else _others(path, candidates)
+        if not others:
+            raise ValueError(
+                f"{path!r} has no counterpart at the base depth, whose size it could have: expected a base depth at "
+                "which the model has blocks of every kind"
+            )
+        found[path] = others[0]
+    return found
+
+
+def _others(path: str, candidates: Mapping[str, list[str]]) -> list[str]:
+    """Return the counterpart of a parameter, for each number in its path that could be that of its block."""
+    numbers = _NUMBER.finditer(path)
+    options = ((int(at[0]), candidates.get(f"{path[: at.start()]}*{path[at.end() :]}", [])) for at in numbers)
+    return [paths[number % len(paths)] for number, paths in options if paths]
+
+
+def stretched(size: Any, parameter: Parameter) -> Any:
+    """Return the sizes of the layers of a stack from those of a stack that is as high as at the base depth."""
+    for axis in parameter.axes.stack:
+        layers = [layer % size.shape[axis] for layer in range(parameter.shape[axis])]
+        size = size if len(layers) == size.shape[axis] else size[(slice(None),) * axis + (layers,)]
+    return size
+
+
+def place_in_blocks(
+    parameters: Sequence[Parameter], here: Traced, base: Traced, grown: Grown
+) -> tuple[Parameter, ...]:
+    """Return the parameters of a model with their place in its blocks.
+
+    Args:
+        parameters: The parameters.
+        here: The model at the base width.
+        base: The same at the base depth.
+        grown: How much deeper it is.
+    """
+    counterparts(list(here.shapes), list(base.shapes))
+    blocks = find_blocks(here, base)
+    return tuple(
+        replace(p, deepens=grown.deepens, ends_branch=p.path in blocks.ends) if p.path in blocks.inside else p
+        for p in parameters
+    )
+
+
+def grow_factors(
+    factors: Mapping[str, Factors],
+    parameters: Sequence[Parameter],
+    grown: Grown,
+    family: Family,
+    *,
+    coupled: bool = False,
+    multipliers: bool = False,
+) -> dict[str, Factors]:
+    """Return the factors of all axes together.
+
+    Args:
+        factors: The factors of width.
+        parameters: The parameters, with their place in blocks.
+        grown: How much else has grown.
+        family: The optimizer family.
+        coupled: Whether weight decay follows the learning rate.
+        multipliers: Whether to keep the multipliers of branches, instead of storing parameters as they act.
+    """
+    found = dict(factors)
+    inside = [parameter for parameter in parameters if parameter.deepens != 1]
+    if not inside:
+        return with_everywhere(found, grown.everywhere)
+    exponents = depth_exponents(grown.depth_rule, family)
+    for parameter in inside:
+        m, before = float(parameter.deepens), factors[parameter.path]
+        own = exponents.vector_rate if parameter.is_vector else exponents.matrix_rate
+        after = replace(
+            before,
+            init=before.init * m ** -float(exponents.init),
+            learning_rate=before.learning_rate * m ** -float(own),
+            epsilon=before.epsilon * m ** -float(exponents.epsilon),
+        )
+        if parameter.ends_branch:
+            after = replace(after, multiplier=after.multiplier * m ** -float(exponents.branch))
+            if not (multipliers and parameter.linear):
+                after = after.moved(parameter.deepens, -exponents.branch, family_of(parameter, family))
+        # What a step removes is relative, so that folding a multiplier does not change it.
+        decay = before.decay * (m ** -float(own) if coupled else 1.0)
+        found[parameter.path] = replace(after, decay=decay)
+    return with_everywhere(found, grown.everywhere)

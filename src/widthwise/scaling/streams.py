@@ -1,0 +1,146 @@
+"""Residual streams: what is added to what, and which parameters act in between.
+
+A block computes x + f(x). In a trace this is a sum of which one side, the *branch*, depends on the other, the *stream*,
+through parameters. A branch is linear in the parameters that its output is proportional to, its last weight and bias,
+so these can take a multiplier of the branch.
+
+Every array has a root, the place where it was made. Moving elements, masks, and a ReLU leave the root of a stream as it
+is, and so does adding a branch. Everything else makes a new one. Blocks of a pre-norm model therefore share one root,
+while a norm behind each addition gives every block its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from widthwise.scaling.proportions import MOVES, SAME, linear_in
+
+if TYPE_CHECKING:
+    from widthwise.scaling.operations import Operation, Value
+
+Root: TypeAlias = tuple[int, ...]
+Paths: TypeAlias = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Where an array comes from.
+
+    Attributes:
+        root: Where it was made; None for parameters and constants.
+        depends: The roots of arrays that it depends on, of those that are read more than once.
+        acted: The parameters that it depends on.
+    """
+
+    root: Root | None = None
+    depends: frozenset[Root] = frozenset()
+    acted: Paths = frozenset()
+
+    def shared(self) -> "Flow":
+        """Return the same for an array that is read more than once."""
+        return self if self.root is None else replace(self, depends=self.depends | {self.root})
+
+    def joined(self, other: "Flow") -> "Flow":
+        """Return the same for an array that is either of two."""
+        root = self.root if self.root == other.root else None
+        return Flow(root, self.depends | other.depends, self.acted | other.acted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """What is added to a stream.
+
+    Attributes:
+        stream: The root of the stream.
+        ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
+            are none, or if they are used for something else too.
+        inside: The parameters that act in the branch and not before it.
+        others: Parameters that act in the branch and before it too, of those that enter products.
+        products: The places of products with parameters in the branch.
+        alone: Whether it is a parameter by itself, such as a bias.
+        times: How often it is added: the number of iterations if it is in a loop that carries the stream.
+    """
+
+    stream: Root
+    ends: Paths
+    inside: Paths
+    products: frozenset[Root]
+    others: Paths = frozenset()
+    alone: bool = False
+    times: int = 1
+
+    @property
+    def name(self) -> str:
+        """A parameter to call the branch by."""
+        return min(self.ends or self.inside or self.others)
+
+
+CARRIED = ""
+"""Stands for the parameters that a loop's state depends on, in the loop."""
+
+_MASKS = ("mul", "select_n")
+_SUMS = ("add", "add_any", "sub")
+
+
+def flow_of(operation: "Operation") -> Flow:
+    """Return where the results of an operation come from. Branches are noted."""
+    given = operation.given
+    root = _kept_root(operation) if any(value.dynamic for value in given) else None
+    return Flow(
+        operation.key if root is None else root,
+        _union(value.flow.depends for value in given),
+        _union(value.flow.acted for value in given),
+    )
+
+
+def _kept_root(operation: "Operation") -> Root | None:
+    """Return the root of the stream that an operation leaves as it is; None if it makes something new."""
+    name, given = operation.name, operation.given
+    if name in MOVES or name in SAME or name == "relu":
+        return given[0].flow.root
+    if name in _SUMS and len(given) == 2:
+        return _sum(operation)
+    acted = [value for value in given if value.flow.acted]
+    if len(acted) != 1 or not acted[0].dynamic:
+        return None
+    masks = [value for value in given if value.dynamic and value is not acted[0]]
+    kept = (name in _MASKS and masks) or (name == "max" and not masks)
+    return acted[0].flow.root if kept else None
+
+
+def _sum(operation: "Operation") -> Root | None:
+    first, second = operation.given
+    if first.flow.root == second.flow.root:
+        return first.flow.root
+    for stream, branch in ((first, second), (second, first)):
+        if not stream.dynamic or stream.flow.root is None:
+            continue
+        if not branch.dynamic or stream.flow.root in branch.flow.depends:
+            return stream.flow.root if _note(operation, stream, branch) else None
+    return None
+
+
+def _note(operation: "Operation", stream: "Value", branch: "Value") -> bool:
+    """Note a branch; return whether it is one, with parameters in it."""
+    inside, products = branch.flow.acted - stream.flow.acted - {CARRIED}, branch.sources - stream.sources
+    if not inside and not products:
+        return False
+    ends = branch.proportional if branch.dynamic else linear_in(branch)
+    assert stream.flow.root is not None
+    operation.found.branches[operation.key] = Branch(
+        stream=stream.flow.root,
+        ends=frozenset() if ends & operation.found.spent else ends,
+        inside=inside,
+        products=products,
+        alone=not branch.dynamic,
+    )
+    return True
+
+
+def _union(sets: Iterable[frozenset[Any]]) -> frozenset[Any]:
+    """Return the union, without a copy where one of the sets is all there is."""
+    found: frozenset[Any] = frozenset()
+    for one in sets:
+        if one and one is not found:
+            found = found | one if found else one
+    return found
