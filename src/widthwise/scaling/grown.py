@@ -71,6 +71,11 @@ class Grown:
         return Fraction(1) if self.depth is None or self.base_depth is None else Fraction(self.depth, self.base_depth)
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The axes as arguments of `plan`."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
     def everywhere(self) -> AxisFactors:
         """The factors of batch size and tokens, which are the same for all parameters."""
         batch = self.batch_rule.factors(_ratio(self.batch, self.base_batch))

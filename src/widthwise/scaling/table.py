@@ -182,7 +182,7 @@ def _notes_on_depth(plan: "Planned") -> Iterator[str]:
         power = -depth_exponents(grown.depth_rule, plan.exponents.family).branch
         yield (
             f"at depth {grown.depth}, residual branches fall as (depth / {grown.base_depth})^{power}; the factor is in "
-            f"{' and '.join(ends)}. A model that divides branches by its depth by itself must not do so"
+            f"{' and '.join(ends)}. If the model divides branches by its depth itself, remove that"
         )
     found = grown.everywhere
     if found.one_minus_b2 != 1:

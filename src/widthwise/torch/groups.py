@@ -16,7 +16,7 @@ from torch import nn
 
 from widthwise.scaling import Factors, Parameter
 from widthwise.scaling.orthogonal import family_of, formula_of, has_muon
-from widthwise.theory import ADAFACTOR, Family, OptimizerFamily
+from widthwise.theory import ADAFACTOR, ADAM, Family, OptimizerFamily
 from widthwise.torch.sizes import check_shape
 from widthwise.torch.watch import FACTOR, FAMILY, watch
 
@@ -42,6 +42,7 @@ def make_groups(
     lr: float,
     weight_decay: float,
     eps: float | None,
+    betas: tuple[float, float] | None,
     decays: Callable[[str], bool] | None,
     of: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -66,6 +67,8 @@ def make_groups(
             FAMILY: own.name,
             **_epsilons(own, factor, eps),
         }
+        if betas is not None and own == ADAM:
+            options["betas"] = betas
         if of is not None:
             options["use_muon"] = own.isometric
         if own.isometric:

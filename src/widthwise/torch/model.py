@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,11 +23,20 @@ class ModuleBuilder:
         build: The user's function from a width to a module.
         example: The arguments of a call: a tensor, a tuple of arguments, or a dict of keyword arguments.
         call: The forward pass, from a model and the example; None to call the model itself.
+        depth: The depth to build it with; None for a model that is not built with one.
     """
 
-    build: Callable[[int], nn.Module]
+    build: Callable[..., nn.Module]
     example: Any
     call: Callable[..., Any] | None = None
+    depth: int | None = None
+
+    def deep(self, depth: int | None) -> "ModuleBuilder":
+        """Return the same at another depth."""
+        return replace(self, depth=depth)
+
+    def _built(self, width: int) -> nn.Module:
+        return _expect_module(self.build(width) if self.depth is None else self.build(width, depth=self.depth), width)
 
     @property
     def has_example(self) -> bool:
@@ -38,14 +47,14 @@ class ModuleBuilder:
         """Build the model at a width, with random numbers that depend on the seed alone."""
         with kept_randomness():
             seed_all(seed)
-            return _expect_module(self.build(width), width)
+            return self._built(width)
 
     def shapes_at(self, width: int, shapes: Shapes) -> nn.Module:
         """Build the model at a width without its memory."""
         try:
             with kept_randomness(), warnings.catch_warnings(), Building():
                 warnings.simplefilter("ignore")  # building the base model shows them
-                model = _expect_module(self.build(width), width)
+                model = self._built(width)
             return shapes.of(model)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"

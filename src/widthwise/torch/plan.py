@@ -30,16 +30,21 @@ from widthwise.scaling import (
     find_parameters,
 )
 from widthwise.scaling.attention import Attention, check_attention, grown_sums
+from widthwise.scaling.depth import grow_factors, place_in_blocks
+from widthwise.scaling.grown import Grown
 from widthwise.scaling.orthogonal import as_stored, formula_of, has_muon
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     ADAFACTOR,
     ADAM,
+    COMPLETEP,
     INDEPENDENT,
     SGD,
     Alignment,
     Assessment,
+    AxisRule,
     DecayRule,
+    DepthRule,
     Family,
     Parameterization,
     read_decay_rule,
@@ -51,7 +56,7 @@ from widthwise.torch.model import ModuleBuilder, in_plan
 from widthwise.torch.optimizers import Adafactor
 from widthwise.torch.shapes import Shapes
 from widthwise.torch.sizes import check_has_values, check_shape, measured_sizes, set_size
-from widthwise.torch.trace import changed_numbers, enlarged, shapes_of, trace
+from widthwise.torch.trace import TorchTrace, changed_numbers, enlarged, shapes_of, trace
 
 _OPTIMIZERS: Mapping[Family, tuple[Callable[..., torch.optim.Optimizer], float]] = {
     SGD: (torch.optim.SGD, 0.1),
@@ -105,7 +110,7 @@ class TorchPlan(Planned):
             check_has_values(parameter, found[parameter.path])
         for parameter in self.parameters:
             factor = self.factors[parameter.path].init
-            if parameter.shape != parameter.base_shape or factor != 1:
+            if parameter.shape != parameter.base_shape or factor != 1 or parameter.deepens != 1:
                 set_size(found[parameter.path], self.base_sizes[parameter.path] * factor, parameter)
         if self.head is not None and self.head.factor != 1:
             self.head.attach(model)
@@ -113,8 +118,8 @@ class TorchPlan(Planned):
 
     @cached_property
     def base_sizes(self) -> Mapping[str, torch.Tensor]:
-        """The root mean square of every parameter at the base width, measured on one draw."""
-        return measured_sizes(self.builder.at(self.base_width), self.parameters)
+        """The root mean square of every parameter at the base point, measured on one draw."""
+        return measured_sizes(self.builder.deep(self.grown.base_depth).at(self.base_width), self.parameters)
 
     def groups(
         self,
@@ -123,6 +128,7 @@ class TorchPlan(Planned):
         lr: float,
         weight_decay: float = 0.0,
         eps: float | None = None,
+        betas: tuple[float, float] | None = None,
         decays: Callable[[str], bool] | None = None,
         of: Literal["muon", "adam"] | None = None,
     ) -> list[dict[str, Any]]:
@@ -139,6 +145,8 @@ class TorchPlan(Planned):
                 `decay_rule`. The factors on the learning rates do not apply to it. This needs an optimizer that decays
                 weights apart from the gradient, such as AdamW or SGD.
             eps: Epsilon at the base width; by default 1e-8, 1e-30 for Adafactor, and 1e-7 for Muon.
+            betas: β₁ and β₂ of Adam at the base batch size. By default groups have them only if the plan's rule for the
+                batch size changes β₂, from (0.9, 0.999).
             decays: Which parameters decay, by name; by default all but vectors, such as norm weights and biases.
             of: In a plan for Muon, whose groups: "muon" for hidden matrices, "adam" for all other parameters. Groups
                 have `use_muon`, for classes that contain both, and `adjust_lr_fn`, the factor that was planned for.
@@ -152,9 +160,16 @@ class TorchPlan(Planned):
             lr=lr,
             weight_decay=weight_decay,
             eps=eps,
+            betas=self._betas(betas),
             decays=decays,
             of=of,
         )
+
+    def _betas(self, betas: tuple[float, float] | None) -> tuple[float, float] | None:
+        if betas is None and self.grown.everywhere.one_minus_b2 == 1:
+            return None
+        b1, b2 = (0.9, 0.999) if betas is None else betas
+        return b1, self.b2(b2)
 
     def optimizer(self, model: nn.Module, lr: float | None = None) -> torch.optim.Optimizer:
         """Return the plainest optimizer of the plan's family with its groups: SGD, AdamW without decay, or Adafactor.
@@ -224,9 +239,22 @@ class TorchPlan(Planned):
             show=show,
         )
 
-    def at(self, width: int) -> "TorchPlan":
-        """Return the plan of the same model at another width."""
-        return plan(self.builder.build, width=width, base_width=self.base_width, **self.options)
+    def at(
+        self,
+        width: int | None = None,
+        *,
+        depth: int | None = None,
+        batch: float | None = None,
+        tokens: float | None = None,
+    ) -> "TorchPlan":
+        """Return the plan of the same model at another width, depth, batch size or number of tokens."""
+        return plan(
+            self.builder.build,
+            width=self.width if width is None else width,
+            base_width=self.base_width,
+            **self.grown.at(depth=depth, batch=batch, tokens=tokens).options,
+            **self.options,
+        )
 
 
 def plan(
@@ -245,8 +273,17 @@ def plan(
     scaled_logits: bool = False,
     attention: Attention | None = None,
     decay_rule: DecayRule | str = INDEPENDENT,
+    depth: int | None = None,
+    base_depth: int | None = None,
+    depth_rule: DepthRule | str = COMPLETEP,
+    batch: float | None = None,
+    base_batch: float | None = None,
+    batch_rule: AxisRule | str = "constant",
+    tokens: float | None = None,
+    base_tokens: float | None = None,
+    token_rule: AxisRule | str = "constant",
 ) -> TorchPlan:
-    """Plan how a model changes between the base width and another width.
+    """Plan how a model changes between the base width and another width, and with depth, batch size and tokens.
 
     One forward pass of the base model is traced, so the role of every parameter comes from how it is used. At the other
     width only shapes are computed, and nothing large is allocated.
@@ -269,6 +306,18 @@ def plan(
             (d / d_base)^-1/2 then goes into the parameters that make queries. By default, the model is left as it is.
         decay_rule: How weight decay changes with width: "independent" (a step removes the same part of a weight at
             every width), "coupled", "sqrt", "inverse", or a `DecayRule`. docs/theory.md compares them.
+        depth: The depth of the model to train, if it differs: `build` is then called as `build(width, depth=depth)`.
+        base_depth: The depth at which its learning rate was tuned.
+        depth_rule: What changes with depth: "completep" (residual branches fall as 1/depth), "sqrt" (as 1/√depth),
+            "constant" (nothing), the exponent of branches such as "3/4", or a `DepthRule`.
+        batch: The batch size of the training run.
+        base_batch: The batch size at which its learning rate was tuned.
+        batch_rule: What changes with the batch size: "constant" (nothing), "sde", "sde2", "timescale", "scion", the
+            exponent of the learning rate, or an `AxisRule`. docs/theory.md has their sources.
+        tokens: The number of tokens, or of examples, of the training run.
+        base_tokens: The number with which its learning rate was tuned.
+        token_rule: What changes with the number of tokens: "constant", "horizon", "timescale", "scion", the exponent of
+            the learning rate, or an `AxisRule`.
 
     >>> import torch
     >>> from torch import nn
@@ -292,9 +341,21 @@ def plan(
         raise ValueError("build is a model: expected a function that returns one for any width")
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     decay_rule = read_decay_rule(decay_rule)
-    builder = ModuleBuilder(build=build, example=example, call=call)
+    grown = Grown.read(
+        depth=depth,
+        base_depth=base_depth,
+        depth_rule=depth_rule,
+        batch=batch,
+        base_batch=base_batch,
+        batch_rule=batch_rule,
+        tokens=tokens,
+        base_tokens=base_tokens,
+        token_rule=token_rule,
+    )
+    builder = ModuleBuilder(build=build, example=example, call=call, depth=depth)
     # Roles are found by comparing two widths, and the width may be the base width.
-    sizes, base, numbers = _compared(builder, width if width != base_width else 2 * base_width, base_width)
+    other = width if width != base_width else 2 * base_width
+    sizes, base, numbers = _compared(builder, other, base_width, real=grown.deepens == 1)
     head = None
     asked: dict[str, Any] = {"rules": rules, "headless": headless, "attention": attention}
     find: dict[str, Any] = {**asked, "only_matrices": True}  # as torch.optim.Muon does
@@ -305,16 +366,20 @@ def plan(
     if width == base_width:
         parameters = at_base_width(parameters)
     refuse_inner_readouts(parameters, exponents.family)
+    if grown.deepens != 1:
+        parameters = place_in_blocks(parameters, base, _traced_at(builder.deep(base_depth), base_width)[0], grown)
+    factors = find_factors(parameters, exponents, decay_rule=decay_rule, sides=as_stored)
     return TorchPlan(
         builder=builder,
         width=width,
         base_width=base_width,
         exponents=exponents,
         parameters=parameters,
-        factors=find_factors(parameters, exponents, decay_rule=decay_rule, sides=as_stored),
+        factors=grow_factors(factors, parameters, grown, exponents.family, coupled=decay_rule.coupled),
         numbers=numbers,
         sums=() if width == base_width else grown_sums(sizes.meetings, base.meetings),
         decay_rule=decay_rule,
+        grown=grown,
         head=head_of(head, parameters, exponents),
         options={
             "example": example,
@@ -327,20 +392,45 @@ def plan(
     )
 
 
-def _compared(builder: ModuleBuilder, width: int, base_width: int) -> tuple[Traced, Traced, tuple[ChangedNumber, ...]]:
-    """Return the parameters and their uses at a width and at the base width, and the numbers that differ."""
-    base_model, shapes = builder.at(base_width), Shapes()
+def _compared(
+    builder: ModuleBuilder, width: int, base_width: int, *, real: bool
+) -> tuple[Traced, Traced, tuple[ChangedNumber, ...]]:
+    """Return the parameters and their uses at a width and at the base width, and the numbers that differ.
+
+    Args:
+        builder: How to build and call the model.
+        width: The width.
+        base_width: The base width.
+        real: Whether the model at the base width is small, so that it can be built for real.
+    """
+    here = _as_shapes(builder, width)
+    base, base_trace = (None if real else _as_shapes(builder, base_width)) or _traced_at(builder, base_width)
+    if here is None:  # what is computed depends on values, as in a mixture of experts
+        return enlarged(base, shapes_of(builder.shapes_at(width, Shapes()))), base, ()
+    numbers = changed_numbers(base_trace, here[1]) if base_trace is not None and here[1] is not None else ()
+    return here[0], base, numbers
+
+
+def _traced_at(builder: ModuleBuilder, width: int) -> tuple[Traced, TorchTrace | None]:
+    """Build and trace a model; without an example, there is no trace."""
+    model = builder.at(width)
+    found = trace(model, builder) if builder.has_example else None
+    return _about(shapes_of(model), found), found
+
+
+def _as_shapes(builder: ModuleBuilder, width: int) -> tuple[Traced, TorchTrace | None] | None:
+    """Trace a model without its memory; None if it can only be traced for real."""
+    shapes = Shapes()
     model = builder.shapes_at(width, shapes)
-    base_shapes, sizes = shapes_of(base_model), shapes_of(model)
-    if not builder.has_example:
-        return Traced(shapes=sizes, uses=None, unseen={}), Traced(shapes=base_shapes, uses=None, unseen={}), ()
-    base_trace = trace(base_model, builder)
-    base = base_trace.traced(base_shapes)
     try:
-        here = trace(model, builder, shapes=shapes)
-    except Exception:  # what is computed depends on values, as in a mixture of experts
-        return enlarged(base, sizes), base, ()
-    return here.traced(sizes), base, changed_numbers(base_trace, here)
+        found = trace(model, builder, shapes=shapes) if builder.has_example else None
+    except Exception:
+        return None
+    return _about(shapes_of(model), found), found
+
+
+def _about(shapes: Mapping[str, tuple[int, ...]], found: TorchTrace | None) -> Traced:
+    return Traced(shapes=shapes, uses=None, unseen={}) if found is None else found.traced(shapes)
 
 
 def _with_hook(

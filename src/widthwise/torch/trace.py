@@ -98,7 +98,7 @@ def enlarged(base: Traced, shapes: Mapping[str, tuple[int, ...]]) -> Traced:
     growth of a use is then that of its axes.
     """
     uses = [_enlarged(use, base.shapes[use.path], shapes.get(use.path, ())) for use in base.uses or ()]
-    return Traced(shapes=shapes, uses=uses, unseen=base.unseen)
+    return Traced(shapes=shapes, uses=uses, unseen=base.unseen, branches=base.branches)
 
 
 def _enlarged(use: Use, base: tuple[int, ...], shape: tuple[int, ...]) -> Use:
