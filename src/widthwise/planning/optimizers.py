@@ -234,9 +234,7 @@ class Optimizers(Planned):
         """Adam with parameter scaling, a member of Adafactor's family; see `widthwise.optim.adam_ps`."""
         self._expect(ADAFACTOR, "adam_ps")
         direction = self._own(
-            lambda scales, layout: optim.adam_ps(
-                1.0, scales, layout, b1=b1, b2=self.b2(b2), epsilon=eps, floor=floor
-            )
+            lambda scales, layout: optim.adam_ps(1.0, scales, layout, b1=b1, b2=self.b2(b2), epsilon=eps, floor=floor)
         )
         return self._steps(direction, learning_rate, weight_decay, mask)
 

@@ -77,8 +77,8 @@ def _longest(branches: Sequence[Branch]) -> Counter[tuple[str, bool]]:
     """Return how many branches of each kind are added to one stream, at most."""
     found: Counter[tuple[str, bool]] = Counter()
     counts: Counter[tuple[tuple[str, bool], tuple[int, ...]]] = Counter()
-    for branch in branches:
-        counts[_kind(branch), branch.stream] += branch.times
+    for kind, stream, times, _ in {(_kind(each), each.stream, each.times, each.before) for each in branches}:
+        counts[kind, stream] += times
     for (kind, _), count in counts.items():
         found[kind] = max(found[kind], count)
     return found
@@ -166,9 +166,7 @@ def stretched(size: Any, parameter: Parameter) -> Any:
     return size
 
 
-def place_in_blocks(
-    parameters: Sequence[Parameter], here: Traced, base: Traced, grown: Grown
-) -> tuple[Parameter, ...]:
+def place_in_blocks(parameters: Sequence[Parameter], here: Traced, base: Traced, grown: Grown) -> tuple[Parameter, ...]:
     """Return the parameters of a model with their place in its blocks.
 
     Args:

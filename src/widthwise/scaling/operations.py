@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from widthwise.scaling.axes import Axes
 from widthwise.scaling.proportions import PRODUCTS, SAME, carried
-from widthwise.scaling.streams import Branch, Flow, Root, flow_of
+from widthwise.scaling.streams import NO_FLOW, Branch, Flow, Root, flow_of
 from widthwise.scaling.uses import Kind, Meeting, Use
 from widthwise.scaling.views import View
 
@@ -39,7 +39,7 @@ class Value:
     sources: frozenset[Key] = frozenset()
     gains: frozenset[str] = frozenset()
     proportional: frozenset[str] = frozenset()
-    flow: Flow = Flow()
+    flow: Flow = NO_FLOW
 
     @classmethod
     def of_parameter(cls, path: str, shape: Sequence[int]) -> "Value":

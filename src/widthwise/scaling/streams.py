@@ -30,11 +30,13 @@ class Flow:
         root: Where it was made; None for parameters and constants.
         depends: The roots of arrays that it depends on, of those that are read more than once.
         acted: The parameters that it depends on.
+        sums: The number of branches that were added to it since it was made.
     """
 
     root: Root | None = None
     depends: frozenset[Root] = frozenset()
     acted: Paths = frozenset()
+    sums: int = 0
 
     def shared(self) -> "Flow":
         """Return the same for an array that is read more than once."""
@@ -43,7 +45,10 @@ class Flow:
     def joined(self, other: "Flow") -> "Flow":
         """Return the same for an array that is either of two."""
         root = self.root if self.root == other.root else None
-        return Flow(root, self.depends | other.depends, self.acted | other.acted)
+        return Flow(root, self.depends | other.depends, self.acted | other.acted, max(self.sums, other.sums))
+
+
+NO_FLOW = Flow()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,8 @@ class Branch:
 
     Attributes:
         stream: The root of the stream.
+        before: The number of branches that were added to it before. What is added to one array again and again, as
+            scores are to a bias that all blocks share, is added to nothing before.
         ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
             are none, or if they are used for something else too.
         inside: The parameters that act in the branch and not before it.
@@ -62,6 +69,7 @@ class Branch:
     """
 
     stream: Root
+    before: int
     ends: Paths
     inside: Paths
     products: frozenset[Root]
@@ -86,10 +94,12 @@ def flow_of(operation: "Operation") -> Flow:
     """Return where the results of an operation come from. Branches are noted."""
     given = operation.given
     root = _kept_root(operation) if any(value.dynamic for value in given) else None
+    sums = max((value.flow.sums for value in given if value.flow.root == root), default=0)
     return Flow(
         operation.key if root is None else root,
         _union(value.flow.depends for value in given),
         _union(value.flow.acted for value in given),
+        0 if root is None else sums + (operation.key in operation.found.branches),
     )
 
 
@@ -129,6 +139,7 @@ def _note(operation: "Operation", stream: "Value", branch: "Value") -> bool:
     assert stream.flow.root is not None
     operation.found.branches[operation.key] = Branch(
         stream=stream.flow.root,
+        before=stream.flow.sums,
         ends=frozenset() if ends & operation.found.spent else ends,
         inside=inside,
         products=products,

@@ -403,8 +403,8 @@ def _compared(
         base_width: The base width.
         real: Whether the model at the base width is small, so that it can be built for real.
     """
-    here = _as_shapes(builder, width)
     base, base_trace = (None if real else _as_shapes(builder, base_width)) or _traced_at(builder, base_width)
+    here = _as_shapes(builder, width)
     if here is None:  # what is computed depends on values, as in a mixture of experts
         return enlarged(base, shapes_of(builder.shapes_at(width, Shapes()))), base, ()
     numbers = changed_numbers(base_trace, here[1]) if base_trace is not None and here[1] is not None else ()

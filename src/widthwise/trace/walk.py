@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal as Constant
 
 from widthwise.scaling.operations import Found, Key, Operation, Value, note
-from widthwise.scaling.streams import CARRIED, Flow
+from widthwise.scaling.streams import CARRIED, NO_FLOW, Flow
 from widthwise.scaling.views import Piece
 
 BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -164,15 +164,15 @@ def _after(
     results: list[Value], given: Sequence[Value], first: Sequence[Value], found: Found, key: Key, *, times: int = 1
 ) -> list[Value]:
     """Return what is known of the results of a loop outside of it: they depend on everything that entered it."""
-    entered = Flow()
+    entered = NO_FLOW
     for value in given:
         entered = entered.joined(value.flow)
     flows = [entered.joined(value.flow) for value in results]
     flows = [replace(flow, root=(*key, index), acted=flow.acted - {CARRIED}) for index, flow in enumerate(flows)]
     for index, (before, value) in enumerate(zip(first, results, strict=False)):
-        if value.flow.root == (*key, -1 - index):
-            found.loops[value.flow.root] = times
-            flows[index] = replace(flows[index], root=before.flow.root)
+        if value.flow.root == (stream := (*key, -1 - index)):
+            found.loops[stream] = times
+            flows[index] = replace(flows[index], root=before.flow.root, sums=before.flow.sums + value.flow.sums)
     return [replace(value, flow=flow) for value, flow in zip(results, flows, strict=True)]
 
 
