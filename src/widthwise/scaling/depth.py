@@ -111,8 +111,10 @@ def _no_stream(here: Traced, grown: set[str]) -> ValueError:
 def _refuse_unfoldable(branch: Branch, here: Traced, grown: set[str]) -> None:
     """Raise unless the multiplier of a branch can go into its last weight and bias."""
     shared = [path for path in branch.ends if path not in branch.inside or in_every_layer(path) not in grown]
-    if shared or not branch.inside:
-        raise _shared(min(shared or branch.others))
+    if not branch.ends and branch.last in branch.others:
+        shared = [branch.last]
+    if shared:
+        raise _shared(min(shared))
     if not branch.ends:
         last = [use.path for use in here.uses or () if use.path in branch.inside][-1]
         raise ValueError(

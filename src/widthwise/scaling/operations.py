@@ -111,6 +111,7 @@ class Found:
             replace(
                 branch,
                 others=frozenset[str]().union(*(paths.get(key, ()) for key in branch.products)) - branch.inside,
+                last=min(paths.get(max(branch.products), ()), default=None) if branch.products else None,
                 times=self.loops.get(branch.stream, 1),
             )
             for branch in self.branches.values()

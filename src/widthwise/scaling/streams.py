@@ -63,6 +63,7 @@ class Branch:
             are none, or if they are used for something else too.
         inside: The parameters that act in the branch and not before it.
         others: Parameters that act in the branch and before it too, of those that enter products.
+        last: A parameter of the last product in the branch; None if it has no product.
         products: The places of products with parameters in the branch.
         alone: Whether it is a parameter by itself, such as a bias.
         times: How often it is added: the number of iterations if it is in a loop that carries the stream.
@@ -74,6 +75,7 @@ class Branch:
     inside: Paths
     products: frozenset[Root]
     others: Paths = frozenset()
+    last: str | None = None
     alone: bool = False
     times: int = 1
 

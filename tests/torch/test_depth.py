@@ -1,0 +1,260 @@
+"""Plans over depth in PyTorch: which parameters end a branch, and training as with multipliers in the model."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import widthwise as ww
+from tests.torch.models import CONTEXT, GPT, VOCABULARY, Experts
+from widthwise.scaling import Factors
+from widthwise.scaling.table import in_every_layer
+
+TOKENS = torch.randint(VOCABULARY, (8, CONTEXT), generator=torch.Generator().manual_seed(0))
+WIDTH, BASE_DEPTH = 32, 2
+
+
+def nanogpt(width: int, depth: int) -> nn.Module:
+    return GPT(width, tied=False, bias=True, layers=depth)
+
+
+def gpt2(width: int, depth: int) -> nn.Module:
+    sizes = {"n_embd": width, "n_layer": depth, "n_head": width // 16, "vocab_size": VOCABULARY, "n_positions": CONTEXT}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+
+
+LLAMA = {"vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT, "num_key_value_heads": 2}
+
+
+def llama(width: int, depth: int) -> nn.Module:
+    sizes = {"hidden_size": width, "intermediate_size": 3 * width, "num_hidden_layers": depth}
+    config = transformers.LlamaConfig(**LLAMA, **sizes, num_attention_heads=width // 16)
+    return transformers.LlamaForCausalLM(config)
+
+
+class Sequence(nn.Module):
+    """Blocks between an embedding and a readout."""
+
+    def __init__(self, width: int, depth: int, block) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
+        self.blocks = nn.ModuleList(block(width) for _ in range(depth))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class RoutedBlock(Experts):
+    """A block that sends tokens to experts, and adds what they return."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.embed, self.head = nn.Identity(), nn.Identity()
+
+
+class Residual(nn.Module):
+    """A residual block with the names of a ResNet; `finish` is applied behind the addition, `ends` to the branch."""
+
+    def __init__(self, width: int, *, finish=torch.relu, ends=None, shared: nn.Module | None = None) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Linear(width, width), shared or nn.Linear(width, width, bias=False)
+        self.bn2 = nn.LayerNorm(width) if ends is None else ends
+        self.finish = finish
+
+    def forward(self, x):
+        return self.finish(x + self.bn2(self.conv2(torch.relu(self.conv1(x)))))
+
+
+def ends_of(plan) -> set[str]:
+    return {in_every_layer(p.path) for p in plan.parameters if p.ends_branch}
+
+
+def outside(plan) -> set[str]:
+    return {in_every_layer(p.path) for p in plan.parameters if p.deepens == 1}
+
+
+def blocks(block):
+    return lambda width, depth: Sequence(width, depth, block)
+
+
+GOLDEN = {
+    "nanogpt": (
+        nanogpt,
+        {f"transformer.h.*.{part}.c_proj.{name}" for part in ("attn", "mlp") for name in ("weight", "bias")},
+        {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"}
+        | {"lm_head.weight"},
+    ),
+    "gpt2": (
+        gpt2,
+        {f"transformer.h.*.{part}.c_proj.{name}" for part in ("attn", "mlp") for name in ("weight", "bias")},
+        {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"},
+    ),
+    "llama": (
+        llama,
+        {"model.layers.*.self_attn.o_proj.weight", "model.layers.*.mlp.down_proj.weight"},
+        {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"},
+    ),
+    "experts": (blocks(RoutedBlock), {"blocks.*.w_out"}, {"embed.weight", "head.weight", "head.bias"}),
+    "resnet": (
+        blocks(Residual),
+        {"blocks.*.bn2.weight", "blocks.*.bn2.bias"},
+        {"embed.weight"} | {"head.weight"} | {"head.bias"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_what_is_added_to_the_stream_ends_a_branch(name: str):
+    build, ends, others = GOLDEN[name]
+    plan = ww.torch.plan(build, width=64, base_width=WIDTH, depth=3, base_depth=BASE_DEPTH, example=TOKENS)
+    assert ends_of(plan) == ends
+    assert outside(plan) == others
+
+
+def test_at_the_base_point_the_plan_is_the_plain_model():
+    sizes = {"width": WIDTH, "depth": BASE_DEPTH, "batch": 32, "tokens": 1e6}
+    base = {f"base_{name}": value for name, value in sizes.items()}
+    plan = ww.torch.plan(nanogpt, **sizes, **base, batch_rule="sde", token_rule="horizon", example=TOKENS)
+    assert set(plan.factors.values()) == {Factors()}
+    torch.manual_seed(0)
+    model = nanogpt(WIDTH, BASE_DEPTH)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    after = plan.init_(model).state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+class Explicit(nn.Module):
+    """The model with every branch multiplied where it is added."""
+
+    def __init__(self, model: GPT, multiplier: float) -> None:
+        super().__init__()
+        self.model = model
+        for block in model.transformer["h"]:
+            for last in (block.attn.c_proj, block.mlp["c_proj"]):
+                last.register_forward_hook(lambda module, inputs, output: output * multiplier)
+
+    def forward(self, tokens):
+        return self.model(tokens)
+
+
+OPTIMIZERS = {
+    "adamw": (torch.optim.AdamW, {"lr": 1e-2, "eps": 1e-4, "weight_decay": 0.1}, 0),
+    "sgd": (partial(torch.optim.SGD, momentum=0.9), {"lr": 0.1, "weight_decay": 0.01}, 1),
+}
+
+
+def losses(model, optimizer) -> list[float]:
+    found = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(TOKENS)[0].flatten(0, 1), TOKENS.roll(-1, 1).flatten())
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.parametrize(("rule", "alpha"), [("completep", 1.0), ("sqrt", 0.5)])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_folding_trains_as_explicit_multipliers_do(optimizer: str, rule: str, alpha: float):
+    """In float64, with a negative control: without a rule, training goes elsewhere."""
+    make, settings, gradient_power = OPTIMIZERS[optimizer]
+    depth, m = 4, 2.0
+    options = {"width": WIDTH, "base_width": WIDTH, "base_depth": BASE_DEPTH, "example": TOKENS, "optimizer": optimizer}
+    plan = ww.torch.plan(nanogpt, depth=depth, **options, depth_rule=rule)
+
+    def started(plan) -> nn.Module:
+        torch.manual_seed(1)
+        return plan.init_(nanogpt(WIDTH, depth).double())
+
+    folded, explicit = started(plan), started(plan)
+    groups = []
+    with torch.no_grad():
+        for name, parameter in explicit.named_parameters():
+            inside, vector = ".h." in name, parameter.ndim == 1
+            if ".c_proj." in name:
+                parameter.mul_(m**alpha)
+            rate = m ** (alpha - 1 + gradient_power * alpha) if inside else 1.0
+            group = {"params": [parameter], "lr": settings["lr"] * rate}
+            group["weight_decay"] = 0.0 if vector else settings["weight_decay"] / rate
+            if "eps" in settings:
+                group["eps"] = settings["eps"] * (m**-alpha if inside else 1.0)
+            groups.append(group)
+    expected = losses(Explicit(explicit, m**-alpha), make(groups))
+    found = losses(folded, make(plan.groups(folded, **settings)))
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert found[-1] < 0.98 * found[0]
+    if rule == "sqrt":
+        return
+    control = ww.torch.plan(nanogpt, depth=depth, **options, depth_rule="constant")
+    model = started(control)
+    assert losses(model, make(control.groups(model, **settings))) != pytest.approx(expected, rel=1e-4)
+
+
+def test_initial_sizes_are_those_of_the_base_depth_however_the_model_initializes_deeper_ones():
+    """Like GPT-2, which draws c_proj smaller the deeper it is."""
+
+    def build(width: int, depth: int) -> nn.Module:
+        model = nanogpt(width, depth)
+        for name, parameter in model.named_parameters():
+            if name.endswith("c_proj.weight"):
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * depth))
+        return model
+
+    plan = ww.torch.plan(build, width=WIDTH, base_width=WIDTH, depth=8, base_depth=BASE_DEPTH, example=TOKENS)
+    model = plan.init_(build(WIDTH, 8))
+    for block in model.transformer["h"]:
+        assert block.attn.c_proj.weight.std().item() == pytest.approx(0.02 / math.sqrt(4) / 4, rel=0.1)
+        assert block.attn.c_attn.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+def test_errors_name_the_parameter():
+    def refused(build, match: str, **options):
+        sizes = {"width": 2 * WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": BASE_DEPTH, **options}
+        with pytest.raises(ValueError, match=match):
+            ww.torch.plan(build, **sizes, example=TOKENS)
+
+    class Normalized(nn.Module):
+        def forward(self, x):
+            return nn.functional.layer_norm(x, x.shape[-1:])
+
+    refused(blocks(partial(Residual, finish=Normalized())), r"'blocks.0.bn2.bias' is added to a stream .*post-norm")
+    refused(blocks(partial(Residual, ends=Normalized())), r"the branch of 'blocks.0.conv2.weight' is not proportional")
+    refused(blocks(partial(Residual, ends=nn.Tanh())), r"the branch of 'blocks.0.conv2.weight' is not proportional")
+
+    def tied(width: int, depth: int) -> nn.Module:
+        shared = nn.Linear(width, width, bias=False)
+        return Sequence(width, depth, partial(Residual, ends=nn.Identity(), shared=shared))
+
+    refused(tied, r"'blocks.0.conv2.weight' is shared by several blocks")
+    refused(lambda width, depth: nanogpt(width, 2), r"no parameter changes with the depth")
+    refused(blocks(lambda width: nn.Linear(width, width)), r"'blocks.0.weight' is in no resid")
+    refused(nanogpt, r"base_depth is missing", base_depth=None)
+    refused(nanogpt, r"depth is 0: expected a whole number", depth=0)
+    refused(nanogpt, r"depth_rule is 'deep': expected one of completep", depth_rule="deep")
+
+
+def test_batch_and_tokens_change_every_group():
+    options = {"width": WIDTH, "base_width": WIDTH, "example": TOKENS}
+    plan = ww.torch.plan(nanogpt_flat, batch=256, base_batch=64, batch_rule="sde", **options)
+    (group,) = plan.groups(nanogpt_flat(WIDTH), lr=1e-3, weight_decay=0.1, eps=1e-8, decays=lambda name: True)
+    assert group["lr"] == pytest.approx(2e-3)
+    assert group["eps"] == pytest.approx(5e-9)
+    assert group["betas"] == pytest.approx((0.9, 0.996))
+    assert group["weight_decay"] == pytest.approx(0.1)
+    longer = ww.torch.plan(nanogpt_flat, tokens=16, base_tokens=1, token_rule="-1/4", **options)
+    (group,) = longer.groups(nanogpt_flat(WIDTH), lr=1e-3)
+    assert group["lr"] == pytest.approx(5e-4)
+    assert "betas" not in group
+    with pytest.raises(ValueError, match=r"β₂ = 0.9 becomes -0.2 at a batch size of 768"):
+        plan.at(batch=768).groups(nanogpt_flat(WIDTH), lr=1e-3, betas=(0.9, 0.9))
+
+
+def nanogpt_flat(width: int) -> nn.Module:
+    return nanogpt(width, BASE_DEPTH)
