@@ -42,11 +42,17 @@ class SizeCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing grows, and the stream and changes of it do not shrink."""
-        size, change = self.size.value, self.change.value
-        grows = max(self.initial.value, size, change)
-        shrinks = max(-size if self.name == STREAM else -math.inf, -change if self.name != LOGITS else -math.inf)
-        return grows <= self.tolerance and shrinks <= self.tolerance and not math.isnan(size + change)
+        """Whether size and change are within tolerance, and the initial size does not grow."""
+        shrinks = self.name == LOGITS
+        starts_smaller = self.initial.value < -self.tolerance  # then its size may too, as long as its change does not
+        return (
+            self.initial.value <= self.tolerance
+            and self._within(self.size.value, shrinks or starts_smaller)
+            and self._within(self.change.value, shrinks)
+        )
+
+    def _within(self, slope: float, may_shrink: bool) -> bool:
+        return (slope if may_shrink else abs(slope)) <= self.tolerance
 
 
 @dataclass(frozen=True, kw_only=True)

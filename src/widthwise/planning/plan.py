@@ -17,7 +17,9 @@ import jax
 import numpy as np
 import optax
 
-from widthwise.measure import CoordinateCheck, check_coordinates
+from widthwise.coordinates import DepthCheck
+from widthwise.coordinates.blocks import kinds_of_ends, refuse_both
+from widthwise.measure import CoordinateCheck, check_coordinates, check_depths
 from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE
 from widthwise.planning.apply import at_path, map_with
 from widthwise.planning.build import Build, Builder, OwnModel
@@ -92,20 +94,23 @@ class Plan(Optimizers):
         batch: Any,
         *,
         widths: Sequence[int] | None = None,
+        depths: Sequence[int] | None = None,
         optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
         learning_rate: float | None = None,
         seeds: int = SEEDS,
         steps: int = STEPS,
         tolerance: float = TOLERANCE,
         show: bool = True,
-    ) -> CoordinateCheck:
-        """Train the model for a few steps at several widths, and check that sizes do not change with width.
+    ) -> CoordinateCheck | DepthCheck:
+        """Train the model for a few steps at several widths or depths, and check that sizes do not change with them.
 
         Args:
             loss: The loss, from the model and the batch. The model can be called as `model(*inputs)`, whatever `build`
                 returns.
             batch: Examples with targets, used at every step.
             widths: Two or more widths; by default one, two and four times the base width.
+            depths: Two or more depths to compare instead, at the plan's width. Over depth, outputs are measured over
+                all blocks together, and what they add to the stream in total.
             optimizer: Makes the optimizer of a plan, e.g. `lambda plan: plan.adamw(1e-3)`.
             learning_rate: The learning rate of the default optimizer of the plan's family.
             seeds: The number of runs per width; two or more for intervals.
@@ -116,23 +121,30 @@ class Plan(Optimizers):
         Returns:
             The result for all layers; `passed` is the verdict.
         """
-        widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
+        axis = "width" if depths is None else "depth"
         make = optimizer or (lambda plan: plan.default(learning_rate))
-        plans = {width: self.at(width) for width in widths}
         seeds = seeds if self.builder.can_draw(self.base_width) else 1  # without a key, every seed is the same
 
-        def progress(width: int, seed: int) -> None:
+        def progress(size: int, seed: int) -> None:
             if show:
-                print(f"training width {width}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
+                print(f"training {axis} {size}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
 
-        result = check_coordinates(
-            lambda width: subject_of(plans[width], make(plans[width]), loss, batch),
-            widths=widths,
-            seeds=seeds,
-            steps=steps,
-            tolerance=tolerance,
-            progress=progress,
-        )
+        options: dict[str, Any] = {"seeds": seeds, "steps": steps, "tolerance": tolerance, "progress": progress}
+        if depths is None:
+            widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
+            plans = {width: self.at(width) for width in widths}
+            result = check_coordinates(
+                lambda width: subject_of(plans[width], make(plans[width]), loss, batch), widths=widths, **options
+            )
+        else:
+            refuse_both(widths)
+            plans = {depth: self.at(depth=depth) for depth in depths}
+            ends = kinds_of_ends(list(plans.values()))
+            result = check_depths(
+                lambda depth: subject_of(plans[depth], make(plans[depth]), loss, batch, ends=ends),
+                depths=depths,
+                **options,
+            )
         if show:
             print(result)  # noqa: T201
         return result

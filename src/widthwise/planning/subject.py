@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
+from widthwise.coordinates.blocks import measures_of
 from widthwise.measure import Measurement, Subject, measure
+from widthwise.measure.capture import capture
 from widthwise.theory import without_multipliers
 from widthwise.trace.paths import PyTree
 
@@ -31,9 +34,7 @@ class Programs(NamedTuple):
     def of(cls, plan: "Plan", loss: Loss) -> "Programs":
         """Return the programs of a planned model."""
 
-        def objective(stored: PyTree, batch: Any) -> jax.Array:
-            model = plan.builder.at(plan.width)  # in the compiled function, where its own parameters are never drawn
-            return loss(model.callable(plan.acting(stored)), batch)
+        objective = _objective(plan, loss)
 
         def look(initial: PyTree, params: PyTree, batch: Any) -> Measurement:
             return measure(objective, initial, params, batch)
@@ -41,8 +42,49 @@ class Programs(NamedTuple):
         return cls(jax.jit(plan.initial), jax.jit(jax.grad(objective)), jax.jit(look))
 
 
-def subject_of(plan: "Plan", optimizer: optax.GradientTransformation, loss: Loss, batch: Any) -> Subject:
-    """Return a planned model, ready for training on one batch."""
+def _objective(plan: "Plan", loss: Loss) -> Callable[[PyTree, Any], jax.Array]:
+    def objective(stored: PyTree, batch: Any) -> jax.Array:
+        model = plan.builder.at(plan.width)  # in the compiled function, where its own parameters are never drawn
+        return loss(model.callable(plan.acting(stored)), batch)
+
+    return objective
+
+
+def _sizes(plan: "Plan", loss: Loss, ends: frozenset[str]) -> Callable[[PyTree, PyTree, Any], Any]:
+    """Return the program that measures sizes and changes under names that are the same at every depth."""
+
+    def rms(x: jax.Array) -> jax.Array:
+        return jnp.sqrt(jnp.mean(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32)))))
+
+    def sizes(initial: PyTree, params: PyTree, batch: Any) -> dict[str, tuple[jax.Array, jax.Array]]:
+        before, after = (capture(_objective(plan, loss), each, batch)[1] for each in (initial, params))
+        found: dict[str, tuple[jax.Array, jax.Array]] = {}
+        for name, measured in measures_of(plan, ends, list(after)).items():
+            now = [after[use].outputs for use in measured.uses]
+            change = [x - before[use].outputs for x, use in zip(now, measured.uses, strict=True)]
+            found[name] = measured.size(now, rms), measured.size(change, rms)
+        return found
+
+    return jax.jit(sizes)
+
+
+def subject_of(
+    plan: "Plan",
+    optimizer: optax.GradientTransformation,
+    loss: Loss,
+    batch: Any,
+    *,
+    ends: frozenset[str] | None = None,
+) -> Subject:
+    """Return a planned model, ready for training on one batch.
+
+    Args:
+        plan: The plan.
+        optimizer: The optimizer.
+        loss: The loss, from the model and the batch.
+        batch: The batch.
+        ends: To measure sizes over depth, the parameters that end branches, without the numbers of layers.
+    """
     programs: Programs = plan.builder.once(("programs", plan.width, loss), lambda: Programs.of(plan, loss))
 
     @jax.jit
@@ -54,12 +96,16 @@ def subject_of(plan: "Plan", optimizer: optax.GradientTransformation, loss: Loss
         params = programs.draw(jax.random.key(seed))
         return params, optimizer.init(params)
 
+    look = programs.look
+    if ends is not None:
+        look = plan.builder.once(("sizes over depth", plan.width, loss, ends), lambda: _sizes(plan, loss, ends))
+
     return Subject(
         exponents=plan.exponents if plan.multipliers else without_multipliers(plan.exponents),
         roles={parameter.path: parameter.role for parameter in plan.parameters},
         products=tuple(p.path for p in plan.parameters if p.role is not None and p.axes.inputs),
         start=start,
         step=lambda params, state, index: update(programs.gradients(params, batch), state, params),
-        measure=lambda initial, params: programs.look(initial, params, batch),
+        measure=lambda initial, params: look(initial, params, batch),
         apart=plan.beside_muon,
     )

@@ -40,6 +40,13 @@ class TorchUse:
     fan_in: int
     routed: bool = False
 
+    @property
+    def output(self) -> Tensor:
+        """The immediate output."""
+        if self.apply is None or self.weight is None:
+            return self.inputs
+        return self.apply(self.inputs, self.weight)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchMeasurement:

@@ -1,15 +1,17 @@
-"""The coordinate check of a PyTorch model: train a few steps at several widths and measure every layer."""
+"""The coordinate check of a PyTorch model: train a few steps at several widths or depths and measure every layer."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from widthwise.coordinates import CoordinateCheck, checked_widths, judge
-from widthwise.torch.capture import TorchMeasurement, capture, measure
+from widthwise.coordinates import CoordinateCheck, DepthCheck, checked_widths, judge, judge_depth
+from widthwise.coordinates.blocks import Measure, kinds_of_ends, measures_of
+from widthwise.coordinates.depth import SizesOf
+from widthwise.torch.capture import TorchMeasurement, TorchUse, capture, measure
 from widthwise.torch.model import ModuleBuilder, kept_randomness, seed_all
 
 if TYPE_CHECKING:
@@ -63,9 +65,62 @@ def check_plan(
     return result
 
 
+def check_depths(
+    plan: "TorchPlan",
+    loss: Loss,
+    batch: Any,
+    make: Make,
+    *,
+    depths: Sequence[int],
+    seeds: int,
+    steps: int,
+    tolerance: float,
+    show: bool,
+) -> DepthCheck:
+    """Train and measure at several depths; see `TorchPlan.check`."""
+    depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance)
+    plans = [plan.at(depth=depth) for depth in depths]
+    ends = kinds_of_ends(plans)
+    found: list[list[tuple[SizesOf, SizesOf]]] = []
+    for here in plans:
+        found.append([])
+        for seed in range(seeds):
+            if show:
+                print(f"training depth {here.grown.depth}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
+            first, last = _uses(here, loss, batch, make, seed, steps)
+            measures = measures_of(here, ends, list(first))
+            found[-1].append((_sizes(measures, first, first), _sizes(measures, first, last)))
+    before, after = ([[pair[place] for pair in row] for row in found] for place in (0, 1))
+    result = judge_depth(before, after, depths=depths, steps=steps, tolerance=tolerance)
+    if show:
+        print(result)  # noqa: T201
+    return result
+
+
+@torch.no_grad()
+def _sizes(measures: Mapping[str, Measure], first: Mapping[str, TorchUse], last: Mapping[str, TorchUse]) -> SizesOf:
+    def rms(x: Tensor) -> float:
+        return x.double().square().mean().sqrt().item()
+
+    found: dict[str, tuple[float, float]] = {}
+    for name, measured in measures.items():
+        now = [last[use].output for use in measured.uses]
+        change = [x - first[use].output for x, use in zip(now, measured.uses, strict=True)]
+        found[name] = measured.size(now, rms), measured.size(change, rms)
+    return found
+
+
 def _trained(
     plan: "TorchPlan", loss: Loss, batch: Any, make: Make, seed: int, steps: int
 ) -> tuple[TorchMeasurement, TorchMeasurement]:
+    first, last = _uses(plan, loss, batch, make, seed, steps)
+    return measure(first, first), measure(first, last)
+
+
+def _uses(
+    plan: "TorchPlan", loss: Loss, batch: Any, make: Make, seed: int, steps: int
+) -> tuple[dict[str, TorchUse], dict[str, TorchUse]]:
+    """Train a model; return the uses of its weights before and after."""
     model = plan.init_(plan.builder.at(plan.width, seed))
     seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
     first = capture(model, seen)
@@ -78,4 +133,4 @@ def _trained(
             loss(model, batch).backward()
             for optimizer in optimizers:
                 optimizer.step()
-    return measure(first, first), measure(first, capture(model, seen))
+    return first, capture(model, seen)

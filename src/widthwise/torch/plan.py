@@ -17,7 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from widthwise.coordinates import SEEDS, STEPS, TOLERANCE, CoordinateCheck
+from widthwise.coordinates import SEEDS, STEPS, TOLERANCE, CoordinateCheck, DepthCheck
+from widthwise.coordinates.blocks import refuse_both
 from widthwise.scaling import (
     NO_RULES,
     ChangedNumber,
@@ -49,7 +50,7 @@ from widthwise.theory import (
     Parameterization,
     read_decay_rule,
 )
-from widthwise.torch.check import Make, check_plan
+from widthwise.torch.check import Make, check_depths, check_plan
 from widthwise.torch.groups import make_groups
 from widthwise.torch.head import ScaledHead, head_name, head_of
 from widthwise.torch.model import ModuleBuilder, in_plan
@@ -203,19 +204,22 @@ class TorchPlan(Planned):
         batch: Any,
         *,
         widths: Sequence[int] | None = None,
+        depths: Sequence[int] | None = None,
         optimizer: "Make | None" = None,
         learning_rate: float | None = None,
         seeds: int = SEEDS,
         steps: int = STEPS,
         tolerance: float = TOLERANCE,
         show: bool = True,
-    ) -> CoordinateCheck:
-        """Train the model for a few steps at several widths, and check that sizes do not change with width.
+    ) -> CoordinateCheck | DepthCheck:
+        """Train the model for a few steps at several widths or depths, and check that sizes do not change with them.
 
         Args:
             loss: The loss, from the model and the batch.
             batch: Examples with targets, used at every step.
             widths: Two or more widths; by default one, two and four times the base width.
+            depths: Two or more depths to compare instead, at the plan's width. Over depth, outputs are measured over
+                all blocks together, and what they add to the stream in total.
             optimizer: Makes the optimizer from a plan and a model, e.g.
                 `lambda plan, model: torch.optim.AdamW(plan.groups(model, lr=1e-3))`; or several, as a list.
             learning_rate: The learning rate of the default optimizer of the plan's family.
@@ -227,17 +231,13 @@ class TorchPlan(Planned):
         Returns:
             The result for all layers; `passed` is the verdict.
         """
-        return check_plan(
-            self,
-            loss,
-            batch,
-            optimizer or (lambda plan, model: plan._optimizers(model, learning_rate)),
-            widths=tuple(widths or (self.base_width * times for times in (1, 2, 4))),
-            seeds=seeds,
-            steps=steps,
-            tolerance=tolerance,
-            show=show,
-        )
+        make = optimizer or (lambda plan, model: plan._optimizers(model, learning_rate))
+        options: dict[str, Any] = {"seeds": seeds, "steps": steps, "tolerance": tolerance, "show": show}
+        if depths is not None:
+            refuse_both(widths)
+            return check_depths(self, loss, batch, make, depths=depths, **options)
+        widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
+        return check_plan(self, loss, batch, make, widths=widths, **options)
 
     def at(
         self,
