@@ -214,6 +214,39 @@ def test_initial_sizes_are_those_of_the_base_depth_however_the_model_initializes
         assert block.attn.c_attn.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 
+class PreNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        for linear in (self.up, self.down):
+            nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+def test_block_outputs_and_the_stream_change_as_much_at_depth_64_as_at_depth_2():
+    """And without the rule, what blocks add in total changes as L."""
+
+    def loss(model, tokens):
+        return nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.roll(-1, 1).flatten())
+
+    def changes(rule: str) -> tuple[bool, dict[str, float]]:
+        sizes = {"width": WIDTH, "base_width": WIDTH, "depth": 64, "base_depth": BASE_DEPTH}
+        plan = ww.torch.plan(blocks(PreNorm), **sizes, depth_rule=rule, example=TOKENS)
+        options = {"seeds": 1, "steps": 4, "learning_rate": 1e-2, "show": False}
+        found = plan.check(loss, TOKENS, depths=(2, 64), **options)
+        return found.passed, {each.name: each.change.value for each in found.sizes}
+
+    passed, slopes = changes("completep")
+    assert passed
+    assert max(map(abs, slopes.values())) < 0.15
+    assert set(slopes) == {"embed.weight", "blocks.*.up.weight", "blocks.*.down.weight", "all branches", "logits"}
+    passed, slopes = changes("constant")
+    assert not passed
+    assert slopes["all branches"] > 0.8
+
+
 def test_errors_name_the_parameter():
     def refused(build, match: str, **options):
         sizes = {"width": 2 * WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": BASE_DEPTH, **options}

@@ -64,7 +64,8 @@ def measures_of(plan: Planned, ends: frozenset[str], uses: Sequence[str]) -> dic
             added.append(use)
     multiplier = float(grown.deepens) ** float(branch)
     found = {
-        name: Measure(uses=tuple(each), factor=multiplier if each[0] in added else 1.0) for name, each in by_name.items()
+        name: Measure(uses=tuple(each), factor=multiplier if each[0] in added else 1.0)
+        for name, each in by_name.items()
     }
     return {**found, BRANCHES: Measure(uses=tuple(added), summed=True)} if added else found
 

@@ -33,7 +33,6 @@ class Programs(NamedTuple):
     @classmethod
     def of(cls, plan: "Plan", loss: Loss) -> "Programs":
         """Return the programs of a planned model."""
-
         objective = _objective(plan, loss)
 
         def look(initial: PyTree, params: PyTree, batch: Any) -> Measurement:

@@ -1,0 +1,269 @@
+"""Plans over depth in JAX: which parameters end a branch, and training as with multipliers in the model."""
+
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import widthwise as ww
+from tests.zoo import cases, llama_nnx, mamba_dict, moe_dict, scanned_dict
+from widthwise.scaling import Factors
+from widthwise.scaling.depth import counterparts
+from widthwise.scaling.table import in_every_layer
+from widthwise.trace.paths import named_leaves
+
+VOCABULARY, WIDTH, BASE_DEPTH = 11, 32, 2
+TOKENS = jax.random.randint(jax.random.key(1), (8, 12), 0, VOCABULARY)
+
+
+def normed(x):
+    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-6)
+
+
+def branch(block, x):
+    return jax.nn.relu(normed(x) * block["norm"] @ block["up"]) @ block["down"] + block["bias"]
+
+
+def init_block(width, key):
+    up, down = jax.random.split(key)
+    return {
+        "norm": jnp.ones(width),
+        "up": jax.random.normal(up, (width, 4 * width)) / width**0.5,
+        "down": jax.random.normal(down, (4 * width, width)) / (4 * width) ** 0.5,
+        "bias": jnp.full(width, 0.1),
+    }
+
+
+def scanned(width, depth, key, multiplier=1.0):
+    embed, blocks, head = jax.random.split(key, 3)
+    params = {
+        "embed": jax.random.normal(embed, (VOCABULARY, width)),
+        "blocks": jax.vmap(lambda key: init_block(width, key))(jax.random.split(blocks, depth)),
+        "head": jax.random.normal(head, (width, VOCABULARY)) / width**0.5,
+    }
+
+    def apply(params, tokens):
+        step = lambda x, block: (x + multiplier * branch(block, x), None)  # noqa: E731
+        return normed(jax.lax.scan(step, params["embed"][tokens], params["blocks"])[0]) @ params["head"]
+
+    return params, apply
+
+
+def unrolled(width, depth, key):
+    params, _ = scanned(width, depth, key)
+    blocks = [jax.tree.map(lambda x, i=i: x[i], params["blocks"]) for i in range(depth)]
+
+    def apply(params, tokens):
+        x = params["embed"][tokens]
+        for block in params["blocks"]:
+            # In this order, the bias is added to the stream by itself.
+            x = x + jax.nn.relu(normed(x) * block["norm"] @ block["up"]) @ block["down"] + block["bias"]
+        return normed(x) @ params["head"]
+
+    return {**params, "blocks": blocks}, apply
+
+
+def loss(model, tokens):
+    return optax.softmax_cross_entropy_with_integer_labels(model(tokens), jnp.roll(tokens, -1, 1)).mean()
+
+
+def ends_of(plan) -> set[str]:
+    return {in_every_layer(p.path) for p in plan.parameters if p.ends_branch}
+
+
+def outside(plan) -> set[str]:
+    return {in_every_layer(p.path) for p in plan.parameters if p.deepens == 1}
+
+
+GOLDEN = {
+    "llama-nnx-looped": (
+        llama_nnx,
+        {"blocks/*/attention/o_proj/kernel", "blocks/*/mlp/down_proj/kernel"},
+        {"embed/embedding", "norm/scale", "lm_head/kernel"},
+    ),
+    "llama-nnx-scanned": (
+        llama_nnx,
+        {"blocks/attention/o_proj/kernel", "blocks/mlp/down_proj/kernel"},
+        {"embed/embedding", "norm/scale", "lm_head/kernel"},
+    ),
+    "moe-dict": (moe_dict, {"layers/*/attention/wo", "layers/*/moe/w_down"}, {"embed", "norm", "head"}),
+    "mamba-dict": (mamba_dict, {"layers/*/out_proj"}, {"embed", "norm_f"}),
+    "scanned-dict": (
+        scanned_dict,
+        {"blocks/attention/out", "blocks/mlp/wo"},
+        {"embedder", "final_norm", "logits/kernel", "logits/bias"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_what_is_added_to_the_stream_ends_a_branch(name: str, monkeypatch: pytest.MonkeyPatch):
+    module, ends, others = GOLDEN[name]
+    assert isinstance(module, ModuleType)
+    case = next(case for case in cases.CASES if case.name == name)
+
+    def build(width, key, *, depth):
+        monkeypatch.setattr(module, "LAYERS", depth)
+        return case.build(width, key)
+
+    sizes = {"width": 64, "base_width": 32, "depth": 6, "base_depth": 2}
+    plan = ww.plan(build, **sizes, example=case.example, call=case.call)
+    assert ends_of(plan) == ends
+    assert outside(plan) == others
+
+
+def test_at_the_base_point_the_plan_is_the_plain_model():
+    sizes = {"width": WIDTH, "depth": BASE_DEPTH, "batch": 32, "tokens": 1e6}
+    base = {f"base_{name}": value for name, value in sizes.items()}
+    plan = ww.plan(scanned, **sizes, **base, batch_rule="sde", token_rule="horizon", example=TOKENS)
+    assert set(plan.factors.values()) == {Factors()}
+    params, plain = plan.init(jax.random.key(3)), scanned(WIDTH, BASE_DEPTH, jax.random.key(3))[0]
+    assert all(map(np.array_equal, jax.tree.leaves(params), jax.tree.leaves(plain)))
+    assert plan.b2(0.99) == 0.99
+
+
+def test_scanned_and_unrolled_models_have_the_same_plan():
+    options = {"width": 64, "base_width": WIDTH, "depth": 3, "base_depth": BASE_DEPTH, "example": TOKENS}
+    stacked, single = ww.plan(scanned, **options), ww.plan(unrolled, **options)
+    for path, found in single.factors.items():
+        assert found == stacked.factors["/".join(part for part in path.split("/") if not part.isdigit())]
+    one, other = (named_leaves(plan.init(jax.random.key(0))) for plan in (stacked, single))
+    for path, leaf in other.items():
+        number = [int(part) for part in path.split("/") if part.isdigit()]
+        whole = one["/".join(part for part in path.split("/") if not part.isdigit())]
+        assert np.allclose(whole[number[0]] if number else whole, leaf, rtol=1e-5)
+
+
+MATRICES = ("embed", "head", "up", "down")
+OPTIMIZERS = {"adamw": (0, {"weight_decay": 0.1, "eps": 1e-4}, 1e-2), "sgd": (1, {"weight_decay": 0.01}, 0.1)}
+
+
+@pytest.mark.parametrize(("rule", "alpha"), [("completep", 1.0), ("sqrt", 0.5)])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_folding_trains_as_explicit_multipliers_do(name: str, rule: str, alpha: float):
+    """In float64, with a negative control: without a rule, training goes elsewhere."""
+    gradient_power, options, rate = OPTIMIZERS[name]
+    depth, m = 6, 3.0
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": BASE_DEPTH}
+
+    def planned(rule: str):
+        return ww.plan(scanned, **sizes, example=TOKENS, optimizer=name, depth_rule=rule)
+
+    def train(params, optimizer, apply) -> list[float]:
+        state, found = optimizer.init(params), []
+
+        @jax.jit
+        def step(params, state):
+            value, gradients = jax.value_and_grad(lambda p: loss(lambda tokens: apply(p, tokens), TOKENS))(params)
+            updates, state = optimizer.update(gradients, state, params)
+            return optax.apply_updates(params, updates), state, value
+
+        for _ in range(6):
+            params, state, value = step(params, state)
+            found.append(float(value))
+        return found
+
+    def factors(inside: float, end: float, params):
+        return {
+            **jax.tree.map(lambda _: 1.0, params),
+            "blocks": {"norm": inside, "up": inside, "down": end, "bias": end},
+        }
+
+    def scaled(by):
+        return optax.stateless(lambda updates, _: jax.tree.map(lambda x, f: x * f, updates, by))
+
+    plan = planned(rule)
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda x: x.astype(jnp.float64), plan.init(jax.random.key(0)))
+        folded = train(params, getattr(plan, name)(rate, **options), scanned(WIDTH, depth, jax.random.key(0))[1])
+        apply = scanned(WIDTH, depth, jax.random.key(0), multiplier=m**-alpha)[1]
+        explicit = jax.tree.map(lambda x, f: x * f, params, factors(1.0, m**alpha, params))
+        of_rates, of_gradients = m ** (alpha - 1 + gradient_power * alpha), m**alpha
+        direction = optax.identity()
+        if name == "adamw":  # a smaller epsilon is a larger gradient
+            gradients = scaled(factors(of_gradients, of_gradients, params))
+            direction = optax.chain(gradients, optax.scale_by_adam(eps=options["eps"]))
+        decay = optax.add_decayed_weights(
+            options["weight_decay"], jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key in MATRICES, params)
+        )
+        by_hand = optax.chain(direction, scaled(factors(of_rates, of_rates, params)), decay, optax.scale(-rate))
+        expected = train(explicit, by_hand, apply)
+        assert folded == pytest.approx(expected, rel=1e-9)
+        assert folded[-1] < 0.98 * folded[0]
+        if rule == "sqrt":
+            return
+        control = planned("constant")
+        start = jax.tree.map(lambda x: x.astype(jnp.float64), control.init(jax.random.key(0)))
+        plain = train(start, getattr(control, name)(rate, **options), scanned(WIDTH, depth, jax.random.key(0))[1])
+        assert plain != pytest.approx(expected, rel=1e-4)
+
+
+def test_a_multiplier_can_be_kept_instead():
+    options = {"width": WIDTH, "base_width": WIDTH, "depth": 8, "base_depth": BASE_DEPTH, "example": TOKENS}
+    kept = ww.plan(scanned, **options, multipliers=True).factors["blocks/down"]
+    assert (kept.multiplier, kept.init, kept.learning_rate, kept.epsilon) == (0.25, 1, 1, 0.25)
+
+
+def test_block_outputs_and_the_stream_change_as_much_at_every_depth():
+    plan = ww.plan(scanned, width=WIDTH, base_width=WIDTH, depth=4, base_depth=BASE_DEPTH, example=TOKENS)
+    found = plan.check(loss, TOKENS, depths=(2, 32), seeds=1, steps=4, learning_rate=1e-2, show=False)
+    assert found.passed
+    assert {each.name for each in found.sizes} == {"embed", "blocks/up", "blocks/down", "all branches", "logits"}
+    with pytest.raises(ValueError, match=r"widths are \[32\], and depths are given too"):
+        plan.check(loss, TOKENS, depths=(2, 4), widths=(32,))
+    with pytest.raises(ValueError, match=r"the plan has no depth"):
+        ww.plan(scanned_two, width=WIDTH, base_width=WIDTH, example=TOKENS).at(depth=4)
+
+
+def scanned_two(width, key):
+    return scanned(width, BASE_DEPTH, key)
+
+
+def test_a_norm_behind_the_addition_is_refused_in_a_scan_too():
+    def build(width, depth, key):
+        params, _ = scanned(width, depth, key)
+
+        def apply(params, tokens):
+            step = lambda x, block: (normed(x + branch(block, x)), None)  # noqa: E731
+            return jax.lax.scan(step, params["embed"][tokens], params["blocks"])[0] @ params["head"]
+
+        return params, apply
+
+    with pytest.raises(ValueError, match=r"the branch of 'blocks/bias' is added to a stream .* \(post-norm\)"):
+        ww.plan(build, width=64, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+
+
+def test_batch_and_tokens_are_factors_on_every_parameter():
+    options = {"width": WIDTH, "base_width": WIDTH, "example": TOKENS}
+    plan = ww.plan(scanned_two, **options, batch=256, base_batch=64, batch_rule="sde")
+    assert set(plan.factors.values()) == {Factors(learning_rate=2.0, epsilon=0.5, decay=2.0)}
+    assert plan.b2(0.999) == pytest.approx(0.996)
+    assert "1 - β₂ is multiplied by 4" in plan.explain().notes
+    longer = plan.at(batch=64)
+    assert set(longer.factors.values()) == {Factors()}
+    with pytest.raises(ValueError, match=r"base_batch is missing"):
+        ww.plan(scanned_two, **options, batch=256)
+    with pytest.raises(ValueError, match=r"tokens is -1: expected a number above 0"):
+        ww.plan(scanned_two, **options, tokens=-1, base_tokens=1)
+
+
+def test_clipping_counts_all_blocks_as_those_of_the_base_depth():
+    plan = ww.plan(scanned, width=WIDTH, base_width=WIDTH, depth=8, base_depth=BASE_DEPTH, example=TOKENS)
+    # A gradient inside blocks falls as 1/4, and there are four times as many.
+    shapes = jax.eval_shape(lambda key: scanned(WIDTH, 8, key)[0], jax.random.key(0))
+    gradients = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes)
+    up = gradients["blocks"]["up"].at[0, 0, 0].set(1.0)
+    clip = plan.clip_by_global_norm(1.0)
+    clipped, _ = clip.update({**gradients, "blocks": {**gradients["blocks"], "up": up}}, clip.init(gradients))
+    assert clipped["blocks"]["up"][0, 0, 0] == pytest.approx(0.25 * 4**0.5)
+
+
+def test_parameters_of_blocks_that_the_base_model_lacks_take_turns():
+    base = ["h/0/w", "h/1/w", "h/1/only_odd", "out"]
+    found = counterparts(["h/0/w", "h/1/w", "h/2/w", "h/5/w", "h/5/only_odd", "out"], base)
+    assert list(found.values()) == ["h/0/w", "h/1/w", "h/0/w", "h/1/w", "h/1/only_odd", "out"]
+    with pytest.raises(ValueError, match=r"'h/5/new' has no counterpart at the base depth"):
+        counterparts(["h/5/new"], base)
