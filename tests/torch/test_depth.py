@@ -135,7 +135,7 @@ class Explicit(nn.Module):
     def __init__(self, model: GPT, multiplier: float) -> None:
         super().__init__()
         self.model = model
-        for block in model.transformer["h"]:
+        for block in model.transformer["h"].children():
             for last in (block.attn.c_proj, block.mlp["c_proj"]):
                 last.register_forward_hook(lambda module, inputs, output: output * multiplier)
 
