@@ -18,7 +18,9 @@ from widthwise.theory import SGD as SGD
 from widthwise.theory import STANDARD as STANDARD
 from widthwise.theory import TENSOR_PROGRAMS as TENSOR_PROGRAMS
 from widthwise.theory import Alignment as Alignment
+from widthwise.theory import AxisRule as AxisRule
 from widthwise.theory import DecayRule as DecayRule
+from widthwise.theory import DepthRule as DepthRule
 from widthwise.theory import OptimizerFamily as OptimizerFamily
 from widthwise.theory import Parameterization as Parameterization
 from widthwise.theory import Role as Role

@@ -236,6 +236,23 @@ def test_a_norm_behind_the_addition_is_refused_in_a_scan_too():
         ww.plan(build, width=64, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
 
 
+def test_dropout_at_the_end_of_a_branch_is_looked_through():
+    def build(width, depth, key):
+        params, _ = scanned(width, depth, key)
+
+        def apply(params, tokens):
+            def step(x, block):
+                kept = jax.random.bernoulli(jax.random.key(0), 0.9, x.shape)
+                return x + jnp.where(kept, branch(block, x) / 0.9, 0.0), None
+
+            return jax.lax.scan(step, params["embed"][tokens], params["blocks"])[0] @ params["head"]
+
+        return params, apply
+
+    plan = ww.plan(build, width=64, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+    assert ends_of(plan) == {"blocks/down", "blocks/bias"}
+
+
 def test_batch_and_tokens_are_factors_on_every_parameter():
     options = {"width": WIDTH, "base_width": WIDTH, "example": TOKENS}
     plan = ww.plan(scanned_two, **options, batch=256, base_batch=64, batch_rule="sde")

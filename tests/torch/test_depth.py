@@ -291,3 +291,11 @@ def test_batch_and_tokens_change_every_group():
 
 def nanogpt_flat(width: int) -> nn.Module:
     return nanogpt(width, BASE_DEPTH)
+
+
+def test_matrices_of_muon_take_the_multiplier_in_their_rate():
+    options = {"width": WIDTH, "base_width": WIDTH, "depth": 8, "base_depth": BASE_DEPTH, "example": TOKENS}
+    plan = ww.torch.plan(nanogpt, **options, optimizer="muon")
+    last, inner = (plan.factors[f"transformer.h.7.mlp.{name}.weight"] for name in ("c_proj", "c_fc"))
+    assert (last.init, last.learning_rate, last.epsilon) == (0.25, 0.25, 1)
+    assert (inner.init, inner.learning_rate, inner.epsilon) == (1, 1, 0.25)

@@ -81,6 +81,9 @@ def _kept(operation: "Operation", given: list[Paths]) -> Paths:
     if name in _SUMS:  # of which every part must be proportional; and so must arrays side by side
         parts = [paths if value.dynamic else linear_in(value) for paths, value in zip(given, values, strict=True)]
         return _union(parts) if any(given) and all(parts) else NOTHING
+    if name == "select_n":  # of which the other cases are zero, as in dropout, or proportional too
+        chosen = [paths for paths, value in zip(given, values, strict=True) if value.flow.acted]
+        return _union(chosen) if all(chosen) else NOTHING
     if name in _ADD_TO:  # what is constant before the first addition is zero
         before, added = given[0], given[-1]
         return (before | added if before and added else NOTHING) if values[0].dynamic else added
