@@ -11,7 +11,7 @@ called, unless you ask for it: initialization, learning rate and epsilon of each
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import jax
 import numpy as np
@@ -87,6 +87,38 @@ class Plan(Optimizers):
             grown=self.grown.at(depth=depth, batch=batch, tokens=tokens),
             **self.options,
         )
+
+    @overload
+    def check(
+        self,
+        loss: Callable[[Any, Any], jax.Array],
+        batch: Any,
+        *,
+        widths: Sequence[int] | None = None,
+        depths: None = None,
+        optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> CoordinateCheck: ...
+
+    @overload
+    def check(
+        self,
+        loss: Callable[[Any, Any], jax.Array],
+        batch: Any,
+        *,
+        widths: None = None,
+        depths: Sequence[int],
+        optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> DepthCheck: ...
 
     def check(
         self,

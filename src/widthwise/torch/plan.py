@@ -12,7 +12,7 @@ be compiled, sharded, saved and loaded as it is.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import nn
@@ -197,6 +197,38 @@ class TorchPlan(Planned):
         muon_rate, adam_rate = (_MUON_RATES[formula], _OPTIMIZERS[ADAM][1]) if lr is None else (lr, lr)
         muon = torch.optim.Muon(self.groups(model, of="muon", lr=muon_rate))
         return [muon, torch.optim.AdamW(self.groups(model, of="adam", lr=adam_rate))]
+
+    @overload
+    def check(
+        self,
+        loss: Callable[[nn.Module, Any], torch.Tensor],
+        batch: Any,
+        *,
+        widths: Sequence[int] | None = None,
+        depths: None = None,
+        optimizer: "Make | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> CoordinateCheck: ...
+
+    @overload
+    def check(
+        self,
+        loss: Callable[[nn.Module, Any], torch.Tensor],
+        batch: Any,
+        *,
+        widths: None = None,
+        depths: Sequence[int],
+        optimizer: "Make | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> DepthCheck: ...
 
     def check(
         self,
