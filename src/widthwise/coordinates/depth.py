@@ -2,8 +2,8 @@
 
 Layers cannot be compared one by one, because deeper models have more of them. What must stay the same is what the
 blocks add up to. At initialization it may shrink: with branches of size 1/L, all that is left in a deep model is the
-embedding. After a few steps the stream must have slope 0 against log L, and so must its change and that of what the
-branches add to it. Everything else must have slope 0 at most.
+embedding. Changes must have slope 0 against log L after a few steps, and so must sizes that did not start out smaller.
+Logits and their change must have slope 0 at most.
 """
 
 import math
