@@ -51,12 +51,18 @@ def test_adam_s_exponents_are_those_of_completep_s_table(rule):
     }
 
 
+def test_no_rate_is_given_to_branches_that_are_unstable_at_initialization():
+    with pytest.raises(ValueError, match="no learning rate is stable"):
+        depth_exponents(with_alpha(Fraction(1, 4)), ADAM)
+    assert depth_exponents(DEPTH_RULES["constant"], ADAM).matrix_rate == 0  # which has a rate of its own
+
+
 @pytest.mark.parametrize(
     ("alpha", "expected"), [(0, (HALF, 0)), (HALF, (HALF, 0)), ("3/4", ("1/4", -HALF)), (1, (0, -1)), (2, (0, -2))]
 )
 def test_rates_follow_from_alpha_and_the_power_of_the_gradient(alpha, expected):
     """SGD at α = 1/2 has the constant rate of Tensor Programs VI; at α = 1 its rate grows in proportion to L."""
-    found = tuple(depth_exponents(with_alpha(alpha), family).matrix_rate for family in (ADAM, SGD))
+    found = tuple(assess_depth(with_alpha(alpha), family).exponents.matrix_rate for family in (ADAM, SGD))
     assert found == tuple(map(Fraction, expected))
 
 

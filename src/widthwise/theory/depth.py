@@ -272,5 +272,15 @@ def depth_exponents(rule: DepthRule, family: Family) -> DepthExponents:
     >>> found = depth_exponents(SQRT_DEPTH, ADAM)
     >>> str(-found.branch), str(-found.matrix_rate), str(-found.epsilon)  # exponents of L
     ('-1/2', '-1/2', '-1/2')
+
+    Raises:
+        ValueError: If the rule leaves rates to be solved for, and none is stable.
     """
-    return assess_depth(rule, family).exponents
+    found = assess_depth(rule, family)
+    if not found.verdict.stable_at_init and None in (rule.matrix_rate, rule.vector_rate):
+        raise ValueError(
+            f"branches of {rule.name!r} are multiplied by L^{-rule.branch}, and their sum grows with depth at "
+            "initialization: no learning rate is stable; multiply by L^-1/2 or less, or give matrix_rate and "
+            "vector_rate"
+        )
+    return found.exponents
