@@ -48,6 +48,18 @@ def test_at_the_tuned_sizes_nothing_changes(capsys):
         assert each["origins"] == []
 
 
+def test_tokens_may_be_written_as_a_power_of_ten(capsys):
+    long = transferred(capsys, "--tokens", "8000000000", "--base-tokens", "1000000000", "--token-rule", "horizon")
+    assert transferred(capsys, "--tokens", "8e9", "--base-tokens", "1e9", "--token-rule", "horizon") == long
+    assert long["readout", "learning rate"]["target"] < long["readout", "learning rate"]["base"]
+
+
+@pytest.mark.parametrize("tokens", ["8e", "e9", "8e-9", "1.5e9", "8e99"])
+def test_what_is_no_whole_number_of_tokens_is_refused(tokens: str, capsys):
+    assert main(["transfer", *TUNED, "--tokens", tokens, "--base-tokens", "1e9"]) == 2
+    assert f"{tokens!r} is not a whole number" in capsys.readouterr().err
+
+
 def test_a_table_says_what_decides_each_axis(capsys):
     assert main(["transfer", *TUNED, *LARGER]) == 0
     out = capsys.readouterr().out

@@ -45,12 +45,16 @@ def numbers(metavar: str, *counts: int) -> PrimitiveConstructorSpec[tuple[Fracti
 
 
 def count(metavar: str, *, least: int = 0, most: int = 10**9) -> PrimitiveConstructorSpec[int]:
-    """Accept a whole number within bounds."""
+    """Accept a whole number within bounds, also as a power of ten: 2e9."""
 
     def read(text: str) -> int:
-        if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+        digits, _, zeros = text.partition("e")
+        zeros = zeros if "e" in text else "0"
+        whole = digits.isdecimal() and zeros.isdecimal() and len(digits) < 20 and len(zeros) < 3
+        value = int(digits) * 10 ** int(zeros) if whole else math.nan
+        if not least <= value <= most:
             raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
-        return int(text)
+        return int(value)
 
     return read_by(metavar, read)
 

@@ -70,7 +70,7 @@ class SweepCommand:
     depth_rules: Annotated[tuple[str, ...], unset("--depth-rule")] = ()
     """What changes with depth: completep, sqrt, constant, or your own powers of residual branches."""
     batch_rules: Annotated[tuple[str, ...], unset("--batch-rule")] = ()
-    """What changes with the batch size: sde, sde2, timescale, scion, constant, or your own powers of the rate."""
+    """What changes with the batch size: sde, sde2, sqrt, timescale, scion, constant, or your own powers of the rate."""
     token_rules: Annotated[tuple[str, ...], unset("--token-rule")] = ()
     """What changes with the number of tokens: horizon, timescale, scion, constant, or your own powers of the rate."""
     horizons: tuple[Horizon, ...] = ("fixed",)

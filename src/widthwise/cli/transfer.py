@@ -83,7 +83,7 @@ class TransferCommand:
     depth_rule: str = "completep"
     """What changes with depth: completep, sqrt, constant, or your own power of residual branches."""
     batch_rule: str = "constant"
-    """What changes with the batch size: sde, sde2, timescale, scion, constant, or your own power of the rate."""
+    """What changes with the batch size: sde, sde2, sqrt, timescale, scion, constant, or your own power of the rate."""
     token_rule: str = "constant"
     """What changes with the number of tokens: horizon, timescale, scion, constant, or your own power of the rate."""
     study: Annotated[tuple[Path, ...], unset("none")] = ()

@@ -102,8 +102,8 @@ class Spec:
     base_blocks: int = 4
     """Number of blocks at which nothing changes."""
     batch_rule: str = CONSTANT.name
-    """What changes with the batch size: sde, sde2, timescale, scion, or constant (nothing); or your own power of the
-    learning rate, such as 1/2."""
+    """What changes with the batch size: sde, sde2, sqrt, timescale, scion, or constant (nothing); or your own power of
+    the learning rate, such as 1/2."""
     base_batch: int = 32
     """Batch size at which nothing changes."""
     token_rule: str = CONSTANT.name
