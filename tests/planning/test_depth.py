@@ -209,11 +209,9 @@ def test_a_multiplier_can_be_kept_instead():
 
 def test_block_outputs_and_the_stream_change_as_much_at_every_depth():
     plan = ww.plan(scanned, width=WIDTH, base_width=WIDTH, depth=4, base_depth=BASE_DEPTH, example=TOKENS)
-    found = plan.check(loss, TOKENS, depths=(2, 32), seeds=1, steps=4, learning_rate=1e-2, show=False)
+    found = plan.check_depth(loss, TOKENS, depths=(2, 32), seeds=1, steps=4, learning_rate=1e-2, show=False)
     assert found.passed
     assert {each.name for each in found.sizes} == {"embed", "blocks/up", "blocks/down", "all branches", "logits"}
-    with pytest.raises(ValueError, match=r"widths are \[32\], and depths are given too"):
-        plan.check(loss, TOKENS, depths=(2, 4), widths=(32,))
     with pytest.raises(ValueError, match=r"the plan has no depth"):
         ww.plan(scanned_two, width=WIDTH, base_width=WIDTH, example=TOKENS).at(depth=4)
 

@@ -235,7 +235,7 @@ def test_block_outputs_and_the_stream_change_as_much_at_depth_64_as_at_depth_2()
         sizes = {"width": WIDTH, "base_width": WIDTH, "depth": 64, "base_depth": BASE_DEPTH}
         plan = ww.torch.plan(blocks(PreNorm), **sizes, depth_rule=rule, example=TOKENS)
         options = {"seeds": 1, "steps": 4, "learning_rate": 1e-2, "show": False}
-        found = plan.check(loss, TOKENS, depths=(2, 64), **options)
+        found = plan.check_depth(loss, TOKENS, depths=(2, 64), **options)
         return found.passed, {each.name: each.change.value for each in found.sizes}
 
     passed, slopes = changes("completep")

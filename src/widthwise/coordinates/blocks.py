@@ -68,9 +68,3 @@ def measures_of(plan: Planned, ends: frozenset[str], uses: Sequence[str]) -> dic
         for name, each in by_name.items()
     }
     return {**found, BRANCHES: Measure(uses=tuple(added), summed=True)} if added else found
-
-
-def refuse_both(widths: Sequence[int] | None) -> None:
-    """Raise if widths are given beside depths."""
-    if widths is not None:
-        raise ValueError(f"widths are {list(widths)}, and depths are given too: expected one of them")

@@ -11,14 +11,14 @@ called, unless you ask for it: initialization, learning rate and epsilon of each
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 
 from widthwise.coordinates import DepthCheck
-from widthwise.coordinates.blocks import kinds_of_ends, refuse_both
+from widthwise.coordinates.blocks import kinds_of_ends
 from widthwise.measure import CoordinateCheck, check_coordinates, check_depths
 from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE
 from widthwise.planning.apply import at_path, map_with
@@ -88,61 +88,26 @@ class Plan(Optimizers):
             **self.options,
         )
 
-    @overload
     def check(
         self,
         loss: Callable[[Any, Any], jax.Array],
         batch: Any,
         *,
         widths: Sequence[int] | None = None,
-        depths: None = None,
         optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
         learning_rate: float | None = None,
         seeds: int = SEEDS,
         steps: int = STEPS,
         tolerance: float = TOLERANCE,
         show: bool = True,
-    ) -> CoordinateCheck: ...
-
-    @overload
-    def check(
-        self,
-        loss: Callable[[Any, Any], jax.Array],
-        batch: Any,
-        *,
-        widths: None = None,
-        depths: Sequence[int],
-        optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
-        learning_rate: float | None = None,
-        seeds: int = SEEDS,
-        steps: int = STEPS,
-        tolerance: float = TOLERANCE,
-        show: bool = True,
-    ) -> DepthCheck: ...
-
-    def check(
-        self,
-        loss: Callable[[Any, Any], jax.Array],
-        batch: Any,
-        *,
-        widths: Sequence[int] | None = None,
-        depths: Sequence[int] | None = None,
-        optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
-        learning_rate: float | None = None,
-        seeds: int = SEEDS,
-        steps: int = STEPS,
-        tolerance: float = TOLERANCE,
-        show: bool = True,
-    ) -> CoordinateCheck | DepthCheck:
-        """Train the model for a few steps at several widths or depths, and check that sizes do not change with them.
+    ) -> CoordinateCheck:
+        """Train the model for a few steps at several widths, and check that sizes do not change with width.
 
         Args:
             loss: The loss, from the model and the batch. The model can be called as `model(*inputs)`, whatever `build`
                 returns.
             batch: Examples with targets, used at every step.
             widths: Two or more widths; by default one, two and four times the base width.
-            depths: Two or more depths to compare instead, at the plan's width. Over depth, outputs are measured over
-                all blocks together, and what they add to the stream in total.
             optimizer: Makes the optimizer of a plan, e.g. `lambda plan: plan.adamw(1e-3)`.
             learning_rate: The learning rate of the default optimizer of the plan's family.
             seeds: The number of runs per width; two or more for intervals.
@@ -153,33 +118,67 @@ class Plan(Optimizers):
         Returns:
             The result for all layers; `passed` is the verdict.
         """
-        axis = "width" if depths is None else "depth"
-        make = optimizer or (lambda plan: plan.default(learning_rate))
-        seeds = seeds if self.builder.can_draw(self.base_width) else 1  # without a key, every seed is the same
-
-        def progress(size: int, seed: int) -> None:
-            if show:
-                print(f"training {axis} {size}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
-
-        options: dict[str, Any] = {"seeds": seeds, "steps": steps, "tolerance": tolerance, "progress": progress}
-        if depths is None:
-            widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
-            plans = {width: self.at(width) for width in widths}
-            result = check_coordinates(
-                lambda width: subject_of(plans[width], make(plans[width]), loss, batch), widths=widths, **options
-            )
-        else:
-            refuse_both(widths)
-            plans = {depth: self.at(depth=depth) for depth in depths}
-            ends = kinds_of_ends(list(plans.values()))
-            result = check_depths(
-                lambda depth: subject_of(plans[depth], make(plans[depth]), loss, batch, ends=ends),
-                depths=depths,
-                **options,
-            )
+        widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
+        plans = {width: self.at(width) for width in widths}
+        make, seeds = optimizer or (lambda plan: plan.default(learning_rate)), self._seeds(seeds)
+        result = check_coordinates(
+            lambda width: subject_of(plans[width], make(plans[width]), loss, batch),
+            widths=widths,
+            seeds=seeds,
+            steps=steps,
+            tolerance=tolerance,
+            progress=_progress("width", seeds, show),
+        )
         if show:
             print(result)  # noqa: T201
         return result
+
+    def check_depth(
+        self,
+        loss: Callable[[Any, Any], jax.Array],
+        batch: Any,
+        *,
+        depths: Sequence[int],
+        optimizer: "Callable[[Plan], optax.GradientTransformation] | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> DepthCheck:
+        """Train the model for a few steps at several depths, and check that sizes do not change with depth.
+
+        Outputs are measured over all blocks together, and what they add to the stream in total.
+
+        Args:
+            loss: As in `check`.
+            batch: As in `check`.
+            depths: Two or more depths, at the plan's width.
+            optimizer: As in `check`.
+            learning_rate: As in `check`.
+            seeds: The number of runs per depth.
+            steps: The number of training steps.
+            tolerance: The largest allowed slope of log size against log depth.
+            show: Whether to print progress, table and verdict.
+        """
+        plans = {depth: self.at(depth=depth) for depth in depths}
+        make, seeds = optimizer or (lambda plan: plan.default(learning_rate)), self._seeds(seeds)
+        ends = kinds_of_ends(list(plans.values()))
+        result = check_depths(
+            lambda depth: subject_of(plans[depth], make(plans[depth]), loss, batch, ends=ends),
+            depths=depths,
+            seeds=seeds,
+            steps=steps,
+            tolerance=tolerance,
+            progress=_progress("depth", seeds, show),
+        )
+        if show:
+            print(result)  # noqa: T201
+        return result
+
+    def _seeds(self, seeds: int) -> int:
+        """Return how many seeds differ: without a key, every seed is the same."""
+        return seeds if self.builder.can_draw(self.base_width) else 1
 
     def init(self, key: jax.Array) -> Any:
         """Build the model at its width, with parameters of the planned size.
@@ -268,6 +267,16 @@ class Plan(Optimizers):
                     f"{jax.tree_util.keystr(path)} has shape {tuple(leaf.shape)}: the plan is for width {self.width}, "
                     f"where it has {at_path(shapes, path)}"
                 )
+
+
+def _progress(axis: str, seeds: int, show: bool) -> Callable[[int, int], None]:
+    """Return what says which model is being trained."""
+
+    def say(size: int, seed: int) -> None:
+        if show:
+            print(f"training {axis} {size}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
+
+    return say
 
 
 def plan(

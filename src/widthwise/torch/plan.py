@@ -12,13 +12,12 @@ be compiled, sharded, saved and loaded as it is.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from widthwise.coordinates import SEEDS, STEPS, TOLERANCE, CoordinateCheck, DepthCheck
-from widthwise.coordinates.blocks import refuse_both
 from widthwise.scaling import (
     NO_RULES,
     ChangedNumber,
@@ -198,60 +197,25 @@ class TorchPlan(Planned):
         muon = torch.optim.Muon(self.groups(model, of="muon", lr=muon_rate))
         return [muon, torch.optim.AdamW(self.groups(model, of="adam", lr=adam_rate))]
 
-    @overload
     def check(
         self,
         loss: Callable[[nn.Module, Any], torch.Tensor],
         batch: Any,
         *,
         widths: Sequence[int] | None = None,
-        depths: None = None,
         optimizer: "Make | None" = None,
         learning_rate: float | None = None,
         seeds: int = SEEDS,
         steps: int = STEPS,
         tolerance: float = TOLERANCE,
         show: bool = True,
-    ) -> CoordinateCheck: ...
-
-    @overload
-    def check(
-        self,
-        loss: Callable[[nn.Module, Any], torch.Tensor],
-        batch: Any,
-        *,
-        widths: None = None,
-        depths: Sequence[int],
-        optimizer: "Make | None" = None,
-        learning_rate: float | None = None,
-        seeds: int = SEEDS,
-        steps: int = STEPS,
-        tolerance: float = TOLERANCE,
-        show: bool = True,
-    ) -> DepthCheck: ...
-
-    def check(
-        self,
-        loss: Callable[[nn.Module, Any], torch.Tensor],
-        batch: Any,
-        *,
-        widths: Sequence[int] | None = None,
-        depths: Sequence[int] | None = None,
-        optimizer: "Make | None" = None,
-        learning_rate: float | None = None,
-        seeds: int = SEEDS,
-        steps: int = STEPS,
-        tolerance: float = TOLERANCE,
-        show: bool = True,
-    ) -> CoordinateCheck | DepthCheck:
-        """Train the model for a few steps at several widths or depths, and check that sizes do not change with them.
+    ) -> CoordinateCheck:
+        """Train the model for a few steps at several widths, and check that sizes do not change with width.
 
         Args:
             loss: The loss, from the model and the batch.
             batch: Examples with targets, used at every step.
             widths: Two or more widths; by default one, two and four times the base width.
-            depths: Two or more depths to compare instead, at the plan's width. Over depth, outputs are measured over
-                all blocks together, and what they add to the stream in total.
             optimizer: Makes the optimizer from a plan and a model, e.g.
                 `lambda plan, model: torch.optim.AdamW(plan.groups(model, lr=1e-3))`; or several, as a list.
             learning_rate: The learning rate of the default optimizer of the plan's family.
@@ -264,12 +228,43 @@ class TorchPlan(Planned):
             The result for all layers; `passed` is the verdict.
         """
         make = optimizer or (lambda plan, model: plan._optimizers(model, learning_rate))
-        options: dict[str, Any] = {"seeds": seeds, "steps": steps, "tolerance": tolerance, "show": show}
-        if depths is not None:
-            refuse_both(widths)
-            return check_depths(self, loss, batch, make, depths=depths, **options)
         widths = tuple(widths or (self.base_width * times for times in (1, 2, 4)))
-        return check_plan(self, loss, batch, make, widths=widths, **options)
+        return check_plan(
+            self, loss, batch, make, widths=widths, seeds=seeds, steps=steps, tolerance=tolerance, show=show
+        )
+
+    def check_depth(
+        self,
+        loss: Callable[[nn.Module, Any], torch.Tensor],
+        batch: Any,
+        *,
+        depths: Sequence[int],
+        optimizer: "Make | None" = None,
+        learning_rate: float | None = None,
+        seeds: int = SEEDS,
+        steps: int = STEPS,
+        tolerance: float = TOLERANCE,
+        show: bool = True,
+    ) -> DepthCheck:
+        """Train the model for a few steps at several depths, and check that sizes do not change with depth.
+
+        Outputs are measured over all blocks together, and what they add to the stream in total.
+
+        Args:
+            loss: As in `check`.
+            batch: As in `check`.
+            depths: Two or more depths, at the plan's width.
+            optimizer: As in `check`.
+            learning_rate: As in `check`.
+            seeds: The number of runs per depth.
+            steps: The number of training steps.
+            tolerance: The largest allowed slope of log size against log depth.
+            show: Whether to print progress, table and verdict.
+        """
+        make = optimizer or (lambda plan, model: plan._optimizers(model, learning_rate))
+        return check_depths(
+            self, loss, batch, make, depths=depths, seeds=seeds, steps=steps, tolerance=tolerance, show=show
+        )
 
     def at(
         self,
