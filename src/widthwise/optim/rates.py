@@ -14,12 +14,10 @@ import jax.numpy as jnp
 import optax
 
 from widthwise.parameterize import Prescription, PyTree, Scales
+from widthwise.scaling.decay import MOST_DECAY
 from widthwise.theory import Family
 
 Number: TypeAlias = jax.Array | float
-
-MOST_DECAY = 0.05
-"""The largest fraction of a weight that decay may remove in one step; more is always a mistake about its meaning."""
 
 
 def scales_of(plan: Prescription | Scales, family: Family) -> Scales:

@@ -17,9 +17,6 @@ from widthwise.scaling.orthogonal import formula_of
 from widthwise.theory import Family
 from widthwise.trace.paths import PyTree
 
-MUON_RATES = {"sqrt(max(1,out/in))": 0.02, "sqrt(max(out,in))": 1e-2}
-"""The learning rates of a coordinate check by the factor on updates: large enough to see changes of most models."""
-
 CONSISTENT_RMS = 0.2
 """The constant in front of √max(out, in) with which Muon's updates are about as large as Adam's."""
 

@@ -14,7 +14,6 @@ import jax
 import optax
 
 from widthwise import optim
-from widthwise.optim.rates import MOST_DECAY
 from widthwise.parameterize import Layout, Leaf, PyTree, Scales
 from widthwise.planning.apply import (
     at_path,
@@ -24,10 +23,11 @@ from widthwise.planning.apply import (
     map_with,
     scale_by_factors,
 )
-from widthwise.planning.muon import MUON_RATES, labels, muon_direction
+from widthwise.planning.muon import labels, muon_direction
 from widthwise.planning.stored import Stored
 from widthwise.scaling import Factors, Parameter, Planned
-from widthwise.scaling.orthogonal import formula_of, has_muon
+from widthwise.scaling.decay import MOST_DECAY
+from widthwise.scaling.orthogonal import MUON_RATES, formula_of, has_muon
 from widthwise.theory import ADAFACTOR, ADAM, MUON, SGD, Family, with_adam
 
 DEFAULT_RATES: Mapping[Family, float] = {SGD: 0.1, ADAM: 1e-3, ADAFACTOR: 1e-2}

@@ -2,6 +2,9 @@
 
 from widthwise.theory import DecayRule, Role
 
+MOST_DECAY = 0.05
+"""The largest fraction of a weight that decay may remove in one step; more is always a mistake about its meaning."""
+
 
 def decay_factor(rule: DecayRule, role: Role | None, *, rate: float, growth: float) -> float:
     """Return the factor on the part of a parameter that a step removes; 0 for no decay.

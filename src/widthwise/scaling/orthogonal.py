@@ -34,6 +34,10 @@ SHAPE_FACTORS: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
 )
 """Muon's factors on O by their formula, as functions of `out` and `in`."""
 
+MUON_RATES = {"sqrt(max(1,out/in))": 0.02, "sqrt(max(out,in))": 1e-2}
+"""The learning rates of a coordinate check by the factor, of those that Optax and PyTorch have: large enough to see
+changes of most models."""
+
 Sides: TypeAlias = Callable[[Parameter, Shape], tuple[int, int]]
 """What an optimizer takes for `out` and `in` of a parameter of a shape."""
 

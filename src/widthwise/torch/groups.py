@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from widthwise.scaling import Factors, Parameter
+from widthwise.scaling.decay import MOST_DECAY
 from widthwise.scaling.orthogonal import family_of, formula_of, has_muon
 from widthwise.theory import ADAFACTOR, ADAM, Family, OptimizerFamily
 from widthwise.torch.sizes import check_shape
@@ -27,9 +28,6 @@ FLOOR = 1e-3
 
 ADJUST = {"sqrt(max(1,out/in))": "original", "sqrt(max(out,in))": "match_rms_adamw"}
 """What `torch.optim.Muon` calls the factors that it has."""
-
-MOST_DECAY = 0.05
-"""The largest fraction of a weight that decay may remove in one step; more is always a mistake about its meaning."""
 
 
 def make_groups(

@@ -32,7 +32,7 @@ from widthwise.scaling import (
 from widthwise.scaling.attention import Attention, check_attention, grown_sums
 from widthwise.scaling.depth import grow_factors, place_in_blocks
 from widthwise.scaling.grown import Grown
-from widthwise.scaling.orthogonal import as_stored, formula_of, has_muon
+from widthwise.scaling.orthogonal import MUON_RATES, as_stored, formula_of, has_muon
 from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
 from widthwise.theory import (
     ADAFACTOR,
@@ -64,9 +64,6 @@ _OPTIMIZERS: Mapping[Family, tuple[Callable[..., torch.optim.Optimizer], float]]
     ADAFACTOR: (Adafactor, 1e-2),
 }
 """Optimizers for a coordinate check, with rates large enough to see changes and small enough for most models."""
-
-_MUON_RATES = {"sqrt(max(1,out/in))": 0.02, "sqrt(max(out,in))": 1e-2}
-"""The same for Muon, by its factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,9 +188,9 @@ class TorchPlan(Planned):
         if not has_muon(self.exponents.family):
             return [self.optimizer(model, lr)]
         formula = formula_of(self.exponents.family)
-        if formula not in _MUON_RATES or not hasattr(torch.optim, "Muon"):
+        if formula not in MUON_RATES or not hasattr(torch.optim, "Muon"):
             raise ValueError(f"this PyTorch has no Muon with a factor of {formula}: pass optimizer=")
-        muon_rate, adam_rate = (_MUON_RATES[formula], _OPTIMIZERS[ADAM][1]) if lr is None else (lr, lr)
+        muon_rate, adam_rate = (MUON_RATES[formula], _OPTIMIZERS[ADAM][1]) if lr is None else (lr, lr)
         muon = torch.optim.Muon(self.groups(model, of="muon", lr=muon_rate))
         return [muon, torch.optim.AdamW(self.groups(model, of="adam", lr=adam_rate))]
 
@@ -451,7 +448,7 @@ def _as_shapes(builder: ModuleBuilder, width: int) -> tuple[Traced, TorchTrace |
     model = builder.shapes_at(width, shapes)
     try:
         found = trace(model, builder, shapes=shapes) if builder.has_example else None
-    except Exception:
+    except Exception:  # whatever fails without values is tried with them, and fails there if it is at fault
         return None
     return _about(shapes_of(model), found), found
 
