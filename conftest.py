@@ -12,6 +12,6 @@ if MISSING and not os.environ.get("CI"):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out."""
+    """Report what was skipped."""
     if collect_ignore_glob:
         terminalreporter.write_line(f"PyTorch is not tested: {', '.join(MISSING)} not installed")

@@ -19,8 +19,10 @@ WEIGHTS = ("q", "k", "v", "o")
 def build(width, key, *, kernel="einsum", scanned=False, explicit=False):
     """A transformer of attention alone, with a bias on queries and heads of growing size."""
     keys = jax.random.split(key, 7)
-    draw = lambda key: jax.random.normal(key, (LAYERS, width, width)) / width**0.5  # noqa: E731
-    blocks = {name: draw(key) for name, key in zip(WEIGHTS, keys, strict=False)}
+    blocks = {
+        name: jax.random.normal(key, (LAYERS, width, width)) / width**0.5
+        for name, key in zip(WEIGHTS, keys, strict=False)
+    }
     params = {
         "embed": jax.random.normal(keys[4], (VOCABULARY, width)),
         "blocks": {**blocks, "q_bias": 0.1 * jax.random.normal(keys[5], (LAYERS, width))},
@@ -42,7 +44,10 @@ def forward(kernel, scanned, explicit, params, tokens):
 
 def attend(kernel, explicit, x, p):
     normed = x / jnp.sqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-6)
-    split = lambda y: y.reshape(*y.shape[:-1], HEADS, -1)  # noqa: E731
+
+    def split(y):
+        return y.reshape(*y.shape[:-1], HEADS, -1)
+
     q, k, v = split(normed @ p["q"] + p["q_bias"]), split(normed @ p["k"]), split(normed @ p["v"])
     if explicit:
         q = q * (q.shape[-1] / (BASE // HEADS)) ** -0.5

@@ -46,7 +46,9 @@ def scanned(width, depth, key, multiplier=1.0):
     }
 
     def apply(params, tokens):
-        step = lambda x, block: (x + multiplier * branch(block, x), None)  # noqa: E731
+        def step(x, block):
+            return x + multiplier * branch(block, x), None
+
         return normed(jax.lax.scan(step, params["embed"][tokens], params["blocks"])[0]) @ params["head"]
 
     return params, apply
@@ -225,7 +227,9 @@ def test_a_norm_behind_the_addition_is_refused_in_a_scan_too():
         params, _ = scanned(width, depth, key)
 
         def apply(params, tokens):
-            step = lambda x, block: (normed(x + branch(block, x)), None)  # noqa: E731
+            def step(x, block):
+                return normed(x + branch(block, x)), None
+
             return jax.lax.scan(step, params["embed"][tokens], params["blocks"])[0] @ params["head"]
 
         return params, apply

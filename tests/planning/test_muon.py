@@ -258,7 +258,9 @@ def with_rates(times: Any) -> Any:
     """Return Muon as a plan has it, with other rates for the hidden matrices."""
 
     def make(plan: ww.Plan) -> optax.GradientTransformation:
-        is_hidden = lambda params: {name: name in ("one", "two") for name in params}  # noqa: E731
+        def is_hidden(params: Any) -> Any:
+            return {name: name in ("one", "two") for name in params}
+
         again = optax.masked(optax.scale(times(plan.width / plan.base_width)), is_hidden)
         return optax.chain(plan.default(), again)
 

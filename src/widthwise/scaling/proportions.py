@@ -34,7 +34,7 @@ SAME = frozenset(
         "pvary",
     }
 )
-"""Operations that leave an array as it is, but for its type, its place in memory or the order of its elements."""
+"""Operations that change no values of an array, only its type, its place in memory or the order of its elements."""
 
 MOVES = frozenset(
     {"transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "dynamic_slice", "split"}

@@ -115,7 +115,7 @@ class Search:
         return left[: self._most - len(self.losses)]
 
     def tell(self, point: tuple[int, float, int], loss: SupportsFloat) -> None:
-        """Tell the final eval loss of a run: NaN or infinite if it diverged. With a study, it is stored at once.
+        """Record the final eval loss of a run, NaN or infinite if it diverged. With a study, it is stored at once.
 
         Raises:
             ValueError: If the loss is not a number above 0, or the run was not asked for.

@@ -77,7 +77,7 @@ def check_depths(
     tolerance: float,
     show: bool,
 ) -> DepthCheck:
-    """Train and measure at several depths; see `TorchPlan.check`."""
+    """Train and measure at several depths; see `TorchPlan.check_depth`."""
     depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance)
     plans = [plan.at(depth=depth) for depth in depths]
     ends = kinds_of_ends(plans)
