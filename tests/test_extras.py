@@ -21,7 +21,13 @@ from widthwise.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LIGHT = {"exponents": "exponents", "fit": "fit study", "transfer": "transfer --learning-rate 1 --width 256"}
+LIGHT = {
+    "exponents": "exponents",
+    "fit": "fit study",
+    "transfer": "transfer --learning-rate 1 --width 256",
+    "export": "export study study.jsonl.gz",
+    "merge": "merge another study",
+}
 """The commands that need no extra, with arguments."""
 
 
@@ -140,7 +146,7 @@ def test_without_extras_the_theory_works_and_every_other_command_names_the_one_i
     for line, (code, printed, complaint) in answers(tmp_path, required(), given).items():
         if line in LIGHT.values():
             assert (code, complaint) == (0, ""), line
-            assert len(printed) > 500
+            assert len(printed) > 500 or "79" in printed, line  # a table, or how many runs the study has
         else:
             assert (code, printed) == (2, "")
             assert complaint.startswith(f"widthwise {line}: needs ")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.report import studies
 from widthwise.cli import main
-from widthwise.study import Study
+from widthwise.study import Study, to_json_lines
 
 
 @pytest.fixture
@@ -61,6 +61,31 @@ def test_much_that_is_missing_is_cut_short(study: Path, capsys):
     assert "<li>line 47</li>" in page
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+def test_an_exported_file_gives_the_same_report_beside_it(study: Path, tmp_path: Path, capsys, ending: str):
+    with Study.open(study) as opened:
+        to_json_lines(opened, tmp_path / f"results.gpu.{ending}", curves=True)
+    found = []
+    for source in (study, tmp_path / f"results.gpu.{ending}"):
+        assert main(["report", str(source), "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[1]["page"] == str(tmp_path / "results.gpu-report" / "index.html")
+    assert all(found[1][name] == found[0][name] for name in ("counts", "sections", "missing"))
+    assert len(found[1]["files"]) == len(found[0]["files"]) > 0
+    page = Path(found[1]["page"]).read_text(encoding="utf-8")
+    assert "<h1>results.gpu</h1>" in page
+
+
+def test_an_exported_file_fills_a_template(study: Path, tmp_path: Path, capsys):
+    with Study.open(study) as opened:
+        to_json_lines(opened, tmp_path / "gpu.jsonl.gz")
+    (tmp_path / "page.md.j2").write_text("{{ counts.failed }} failed: {{ missing('transfer') }}\n")
+    options = ["--template", str(tmp_path / "page.md.j2"), "--out", str(tmp_path / "filled.md")]
+    assert main(["report", str(tmp_path / "gpu.jsonl.gz"), *options]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'filled.md'}\n"
+    assert (tmp_path / "filled.md").read_text().startswith("1 failed: - something\n")
+
+
 def test_an_empty_study_is_no_error(tmp_path: Path, capsys):
     Study.open(tmp_path).close()
     assert main(["report", str(tmp_path)]) == 0
@@ -68,7 +93,13 @@ def test_an_empty_study_is_no_error(tmp_path: Path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [(["/nowhere/at/all"], "there is no study in '/nowhere/at/all'"), ([], "study")]
+    ("options", "said"),
+    [
+        (["/nowhere/at/all"], "there is no study in '/nowhere/at/all'"),
+        (["/nowhere/at/all.jsonl"], "there is no file '/nowhere/at/all.jsonl': expected an exported study"),
+        ([__file__], "is a file: expected the folder of a study"),
+        ([], "study"),
+    ],
 )
 def test_nonsense_is_refused_in_one_line(capsys, options: list[str], said: str):
     assert main(["report", *options]) == 2

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from widthwise.study.store import Outcome, Request
+from widthwise.study.records import Outcome, Request
 
 
 def asked(number: int, **spec: Any) -> Request:

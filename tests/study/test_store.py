@@ -14,8 +14,9 @@ import pytest
 
 from tests.study.requests import asked, ids, outcome
 from tests.test_layers import imports
-from widthwise.study import database, encoding, export, store
-from widthwise.study.store import Outcome, Request, Study
+from widthwise.study import database, encoding, exchange, export, lines, records, store
+from widthwise.study.records import Outcome, Request
+from widthwise.study.store import Study
 
 
 @pytest.fixture
@@ -244,7 +245,9 @@ def test_nonsense_is_refused(study: Study):
         study.ask([Request(id="a/b", request={}, identity={})])
 
 
-@pytest.mark.parametrize("module", [database, encoding, export, store], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [database, encoding, exchange, export, lines, records, store], ids=lambda module: module.__name__
+)
 def test_the_store_knows_plain_values_only(module):
     names = {name for name in imports(inspect.getsource(module)) if not name.startswith("widthwise.study.")}
     assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "numpy"}

@@ -34,6 +34,8 @@ COMMANDS = {
     "fit": "fit the optimal learning rate against width, from the runs of a study",
     "transfer": "every hyperparameter of a larger model, from those of a tuned one",
     "report": "write the results of a study as a page with figures and tables",
+    "export": "write the runs of a study to a file, to read elsewhere or to publish",
+    "merge": "add exported files, or other studies, to a study",
     "experiment": "run an experiment of the paper, and tell which of its claims hold here",
     "tokenizer": "train a SentencePiece model on your own text",
     "plan": "parameters, compute-optimal steps and cost of a transformer, without allocating it",

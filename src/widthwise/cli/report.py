@@ -14,6 +14,7 @@ from widthwise.report.sections import NOTE, Contents, Section, read_sweeps
 from widthwise.report.template import fill_template
 from widthwise.report.write import WrittenReport, write_report
 from widthwise.study import Study
+from widthwise.study.export import reading
 
 MOST_LINES = 5
 """The most lines printed about what an experiment lacks."""
@@ -28,8 +29,8 @@ class ReportCommand:
     """
 
     study: Annotated[Path, tyro.conf.Positional]
-    """The study's folder."""
-    out: Annotated[Path | None, unset("STUDY/report")] = None
+    """The study's folder, or what `widthwise export` wrote of it as .jsonl or .jsonl.gz."""
+    out: Annotated[Path | None, unset("STUDY/report; beside a file, NAME-report")] = None
     """The folder to write to."""
     template: Path | None = None
     """Fill this page instead, a Jinja template such as results.md.j2; --out is then the page to write."""
@@ -38,13 +39,15 @@ class ReportCommand:
 
     def run(self) -> int:
         """Write the report, and print a summary."""
-        with StatusLine(quiet=self.json) as status, Study.open(self.study, create=False) as study:
+        with StatusLine(quiet=self.json) as status, reading(self.study) as study:
             status.show("reading the study")
             if self.template is not None:
                 page = self.out or self.template.with_suffix("")
                 print(*fill_template(self.template, page, _read(study)), sep="\n")
                 return 0
-            report = write_report(_read(study), self.out or self.study / "report", progress=status.show)
+            beside = self.study.with_name(f"{study.folder.name}-report")  # a file has no inside
+            folder = self.out or (self.study / "report" if self.study.is_dir() else beside)
+            report = write_report(_read(study), folder, progress=status.show)
         print(json.dumps(_to_json(report), indent=2) if self.json else _summary(report))
         return 0
 

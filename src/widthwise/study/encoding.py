@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,23 +29,30 @@ class History(NamedTuple):
     values: np.ndarray
 
 
-def encode(value: Any) -> str:
-    """Return plain values as JSON with sorted keys. `decode` restores them, with lists in place of tuples.
+def encode(value: Any, *, sort: bool = True) -> str:
+    """Return plain values as JSON, with sorted keys if wanted. `decode` restores them, with lists in place of tuples.
 
     >>> encode({"loss": float("nan"), "at": (1, 2.0)})
     '{"at":[1,2.0],"loss":"NaN"}'
     """
     try:
-        text = _dumps(value)
+        text = _dumps(value, sort)
     except ValueError:  # a number that JSON does not have
-        return _dumps(_named(value))
-    return _dumps(_named(value)) if _NUMBER.search(text) else text
+        return _dumps(_named(value), sort)
+    return _dumps(_named(value), sort) if _NUMBER.search(text) else text
 
 
-def decode(text: str) -> Any:
-    """Return the values that `encode` wrote."""
+def decode(text: str, *, names: Collection[str] = ()) -> Any:
+    """Return the values that `encode` wrote; in an object, these fields are names, which stand for no numbers.
+
+    >>> decode('{"loss":"NaN","name":"NaN"}', names=["name"])
+    {'loss': nan, 'name': 'NaN'}
+    """
     value = json.loads(text)
-    return _restored(value) if _NUMBER.search(text) else value
+    if not _NUMBER.search(text):
+        return value
+    kept = {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
+    return _restored(value) | kept if kept else _restored(value)
 
 
 def decode_all(texts: Iterable[str]) -> list[Any]:
@@ -96,9 +103,9 @@ def decode_curves(data: bytes) -> dict[str, History]:
     return curves
 
 
-def _dumps(value: Any) -> str:
+def _dumps(value: Any, sort: bool = True) -> str:
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+        return json.dumps(value, sort_keys=sort, separators=(",", ":"), allow_nan=False, default=_plain)
     except TypeError as error:
         raise ValueError(f"{value!r} cannot be stored ({error}): expected numbers, text, lists and dicts") from None
 

@@ -13,25 +13,19 @@ The store handles plain values only; it knows neither JAX nor how a run is train
 """
 
 import json
-import re
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeAlias, get_args
-
-from numpy.typing import ArrayLike
+from typing import Any, Self, get_args
 
 from widthwise.study.database import Database, Owner
 from widthwise.study.encoding import History, decode, decode_all, decode_curves, encode, encode_curves, key
+from widthwise.study.exchange import NO_IDENTITY, OF_A_DEVICE, merge, read_runs
+from widthwise.study.records import ENDED, Details, Exported, Merged, Outcome, Requested, Row, Status, check_name
 
 FILE = "study.sqlite"
-
-Status: TypeAlias = Literal["waiting", "running", "finished", "diverged", "failed"]
-"""A failed run may be claimed again: the cause lay outside it."""
-ENDED: tuple[Status, ...] = ("finished", "diverged")
 
 _OPEN = f"runs.status NOT IN {ENDED}"
 _LEASED = """EXISTS (SELECT 1 FROM leases WHERE leases.run = runs.id AND leases.until > :now
@@ -42,80 +36,6 @@ _PREFIXED = "EXISTS (SELECT 1 FROM json_each(:beside) WHERE substr(label, 1, len
 _BESIDE = f"""(requests.id NOT IN (SELECT request FROM labels WHERE {_PREFIXED})
     OR requests.id IN (SELECT request FROM labels WHERE NOT {_PREFIXED}))"""
 _IDS = "(SELECT value FROM json_each(:ids))"
-
-
-class Requested(Protocol):
-    """A specification, and the run that it means."""
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        ...
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """The specification, by name."""
-        ...
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Everything that determines what the run computes."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A `Requested` made of plain values."""
-
-    id: str
-    request: dict[str, Any]
-    identity: dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a run ended.
-
-    Attributes:
-        run: The run's id.
-        status: Finished, diverged or failed.
-        results: Its numbers, by name.
-        curves: Steps and values, by name; stored without loss as int64 and float64.
-        provenance: Where the numbers come from: versions, device, data, time.
-    """
-
-    run: str
-    status: Literal["finished", "diverged", "failed"]
-    results: dict[str, Any] = field(default_factory=dict)
-    curves: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.status not in (*ENDED, "failed"):
-            raise ValueError(f"status of run {self.run!r} is {self.status!r}: expected {', '.join(ENDED)}, failed")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A request, and the status and results of its run; the results are empty until it has ended."""
-
-    spec: dict[str, Any]
-    run: str
-    status: Status
-    results: dict[str, Any]
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run finished or diverged."""
-        return self.status in ENDED
-
-
-@dataclass(frozen=True, slots=True)
-class Details:
-    """The identity of a run and its provenance, which is empty until it has ended."""
-
-    identity: dict[str, Any]
-    provenance: dict[str, Any]
 
 
 class Study:
@@ -167,8 +87,8 @@ class Study:
         """
         wanted = list(requests)
         for one in wanted:
-            _check_name(one.id)
-        known = self._known([one.id for one in wanted])
+            check_name(one.id)
+        known = self._identified([one.id for one in wanted])
         identities = {one.id: zlib.compress(encode(one.identity).encode()) for one in wanted if one.id not in known}
         specs = [encode(one.request) for one in wanted]
         rows = [
@@ -177,7 +97,8 @@ class Study:
         ]
         with self._database.writing() as write:
             write.executemany("INSERT OR IGNORE INTO runs (id) VALUES (?)", [(run,) for run in identities])
-            write.executemany("INSERT OR IGNORE INTO details (run, identity) VALUES (?, ?)", identities.items())
+            add = "INSERT INTO details (run, identity) VALUES (?, ?)"
+            write.executemany(f"{add} ON CONFLICT DO UPDATE SET identity = excluded.identity", identities.items())
             write.executemany("INSERT OR IGNORE INTO requests (key, spec, run) VALUES (:key, :spec, :run)", rows)
             moved = write.executemany("UPDATE requests SET run = :run WHERE key = :key AND run <> :run", rows).rowcount
             if label is not None:
@@ -307,9 +228,33 @@ class Study:
         query = "SELECT name, value FROM notes WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name"
         return {name: decode(value) for name, value in self._database.read(query, (prefix,))}
 
+    def exported(self, *, label: str | None = None, curves: bool | Sequence[str] = False) -> Exported:
+        """Return all that another study can know of this one; the runs are read as they are used.
+
+        Args:
+            label: Only requests made under this label; no other labels, and no notes.
+            curves: Whether with curves, or what their names begin with.
+        """
+        if isinstance(curves, (bool, str)):
+            curves = [curves] if isinstance(curves, str) else [""] * curves
+        notes = self.notes("") if label is None else {}
+        return Exported(
+            runs=read_runs(self._database, label=label, prefixes=tuple(curves), curves=self.curves),
+            notes={name: value for name, value in notes.items() if not name.startswith(OF_A_DEVICE)},
+        )
+
+    def merge(self, exported: Exported) -> Merged:
+        """Add what another study exported, all or nothing; outcomes, requests and notes that are here stay.
+
+        Returns:
+            How many runs were new; merging again changes nothing.
+        """
+        with self._database.writing() as write:
+            return merge(write, exported)
+
     def folder_for(self, name: str) -> Path:
         """Return the path for the checkpoints of a run, or of runs packed together; it need not exist."""
-        _check_name(name)
+        check_name(name)
         return self.folder / "checkpoints" / name
 
     def clear_checkpoints(self) -> None:
@@ -340,8 +285,8 @@ class Study:
         found = self._database.read(f"SELECT id FROM runs WHERE id IN {_IDS}", {"ids": json.dumps(list(ids))})
         return {run for (run,) in found}
 
-
-def _check_name(name: str) -> None:
-    """Raise ValueError for an id that could not be the name of a folder."""
-    if not re.fullmatch(r"[\w-]+", name):
-        raise ValueError(f"{name!r} cannot be the name of a run: expected letters, digits, - and _")
+    def _identified(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the runs whose identity is known; that of a run merged from elsewhere is not."""
+        query = f"SELECT run FROM details WHERE run IN {_IDS} AND identity <> :none"
+        found = self._database.read(query, {"ids": json.dumps(list(ids)), "none": NO_IDENTITY})
+        return {run for (run,) in found}
