@@ -87,6 +87,8 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
         leave: Called with the exit code after an interrupt for which nothing was saved: the process need not wait for
             its threads to finish compiling.
     """
+    # Fits solve small systems, where threads get into each other's way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(100_000, 50)  # objects of imports and programs stay: searching them for garbage is slow
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
