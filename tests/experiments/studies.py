@@ -109,7 +109,7 @@ def _runs(stage: SweepStage, answers: Answers) -> Iterable[_Run]:
             for seed in sweep.all_seeds:
                 fixed: dict[str, Any] = {"size": width, "seed": seed, "vocabulary": 256, "constants": Constants()}
                 middle = sweep.spec(setting, learning_rate=1.0, **fixed)
-                names = {"constants": setting.constants, "horizon": setting.horizon}
+                names = {"constants": setting.constants, "horizon": setting.horizon, **sweep.names}
                 gradients = {f"gradients/{role}": ([middle.steps], [1 / width]) for role in ("embedding", "hidden")}
                 for octave in OCTAVES:
                     spec = replace(middle, learning_rate=2.0 ** (truth.octaves + octave))

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -13,7 +15,8 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, Choice
 from widthwise.parameterize import Constants
-from widthwise.study import Study
+from widthwise.report.findings import Judgement
+from widthwise.study import Outcome, Study
 from widthwise.sweeps.budget import Budget
 from widthwise.sweeps.constants import keep
 from widthwise.sweeps.driver import Driver
@@ -24,10 +27,10 @@ def looked_up(study: Study, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
     """Carry out a search that trains nothing; return what it looks constants up with."""
     found: list[Callable[..., Constants]] = []
     monkeypatch.setattr(module, "SweepData", lambda spec: None)
-    monkeypatch.setattr(module, "run_sweeps", lambda jobs, _, budget: found.append(jobs[0].constants) or [[]])
+    monkeypatch.setattr(module, "run_sweeps", lambda jobs, _, account: found.append(jobs[0].constants) or [[]])
     experiment = EXPERIMENTS["epsilon"]
     with Inline() as executor:
-        carry_out("epsilon", "cpu", experiment.plan(experiment.sizes["cpu"])[-1:], Driver(study, executor))
+        carry_out(experiment, "cpu", experiment.plan(experiment.sizes["cpu"])[-1:], Driver(study, executor))
     return found[0]
 
 
@@ -60,10 +63,40 @@ def test_what_a_budget_left_out_is_missing(tmp_path: Path, monkeypatch: pytest.M
     transfer = EXPERIMENTS["transfer"]
     stages = transfer.plan(transfer.sizes["smoke"], Choice(parameterizations=("mup",), settings=("global", "full")))
     with Study.open(tmp_path) as study, Inline() as executor:
-        missing = carry_out("transfer", "smoke", stages, Driver(study, executor), budget=Budget(runs=20))
+        missing = carry_out(transfer, "smoke", stages, Driver(study, executor), budget=Budget(runs=20))
         assert study.get("experiment/transfer/smoke")["missing"] == missing
         assert len(set(computed)) == 18
         assert [line.partition(", fixed horizon, ")[2] for line in missing] == [
             "out of runs after 9 runs, exponent unknown"
         ]
-        assert carry_out("transfer", "smoke", stages, Driver(study, executor), budget=Budget(runs=27)) == []
+        assert carry_out(transfer, "smoke", stages, Driver(study, executor), budget=Budget(runs=27)) == []
+
+
+def test_seeds_follow_where_a_claim_about_losses_is_unclear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Decay helps clearly in muP and by a little in standard, where one seed cannot tell."""
+    seeds: dict[tuple[str, float], set[int]] = {}
+
+    def compute(self, runs, *, until):
+        requested = list(runs)
+        self.study.record([Outcome(run=run.id, status="finished", results=results(run)) for run in requested])
+        return {run.id: results(run)["eval_loss"] for run in requested}
+
+    def results(run) -> dict[str, float]:
+        spec = run.spec
+        seeds.setdefault((spec.parameterization, spec.weight_decay), set()).add(spec.seed)
+        gain = {"mup": 0.1, "standard": 0.004}[spec.parameterization] * (spec.weight_decay > 0)
+        noise = Random(f"{spec.width} {spec.learning_rate} {spec.seed} {spec.weight_decay}").gauss(0, 0.004)
+        octaves = math.log2(spec.learning_rate) + 7
+        return {"eval_loss": 2 * math.exp(0.05 * octaves**2 - gain + noise), "parameters": spec.width}
+
+    monkeypatch.setattr(Driver, "compute", compute)
+    decay = EXPERIMENTS["weight-decay"]
+    size = replace(decay.sizes["cpu"], loss_precisions=(0.004, 0.002))
+    monkeypatch.setitem(decay.sizes, "cpu", size)  # pyright: ignore
+    stages = decay.plan(size, Choice(parameterizations=("mup", "standard"), widths=(32, 64)))
+    with Study.open(tmp_path) as study, Inline() as executor:
+        assert carry_out(decay, "cpu", stages, Driver(study, executor)) == []
+        findings = decay.read(Results(study, "weight-decay", "cpu")).findings
+    assert Judgement.UNCLEAR not in {one.verdict for one in findings if one.losses_of}
+    assert {len(each) for (name, _), each in seeds.items() if name == "mup"} == {1}
+    assert min(len(seeds["standard", decay]) for decay in (0.0, 1e-4)) > 2

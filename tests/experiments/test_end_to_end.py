@@ -28,7 +28,7 @@ def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
         results = Results(study, "alignment", "smoke")
         assert sum(count.most for count in count_stages(stages, vocabulary=257, results=results)) == 4
         first = Driver(study, executor)
-        carry_out("alignment", "smoke", stages, first)
+        carry_out(EXPERIMENT, "smoke", stages, first)
         assert first.progress.trained == 4
         counts = count_stages(stages, vocabulary=257, results=results)
         assert [(count.most, count.known) for count in counts] == [(0, 3), (0, 1)]
@@ -40,6 +40,6 @@ def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
         assert math.isclose(points[0].layers["readout/kernel"]["ratio"], 0.5, abs_tol=0.05)
         assert len(reading.findings) == 4
         second = Driver(study, executor)
-        carry_out("alignment", "smoke", stages, second)
+        carry_out(EXPERIMENT, "smoke", stages, second)
         assert second.progress.trained == 0
         assert EXPERIMENT.read(Results(study, "alignment", "smoke")).findings == reading.findings

@@ -1,6 +1,7 @@
 """Pages filled with what a study says."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,25 @@ def filled(tmp_path: Path, text: str) -> str:
     return (tmp_path / "results.md").read_text()
 
 
+def test_claims_are_those_of_the_paper(tmp_path: Path):
+    (section,) = CONTENTS.sections
+    own = replace(section, name="length-gpu", title="Is it the length?", of_paper=False)
+    (tmp_path / "page.md.j2").write_text("{{ claims() }}{{ findings('length') }}")
+    fill_template(tmp_path / "page.md.j2", tmp_path / "page.md", replace(CONTENTS, sections=(section, own)))
+    page = (tmp_path / "page.md").read_text()
+    assert "✓ holds (1), ✗ does not hold (1), ? cannot tell (1)" in page
+    assert "Is it the length?" not in page
+    assert page.count(CLAIM) == 2
+
+
 def test_claims_are_one_table_with_a_column_for_each_parameterization(tmp_path: Path):
     lines = filled(tmp_path, "{{ claims() }}").splitlines()
     assert lines[0].startswith("✓ holds (1), ✗ does not hold (1), ? cannot tell (1)")
     assert "| **[Does it transfer?](#does-it-transfer)** |  |  |  |  |" in lines
-    assert "| exponent near zero (Adam) | ✓ 0.01 [−0.02, 0.04] (−0.05) |  | ✗ 0.30 [0.20, 0.40] |  |" in lines
+    assert (
+        "| exponent near zero (Adam) | ✓ 0.01 [−0.02, 0.04] (−0.05) |  | ✗ 0.30 [0.20, 0.40], apart by 1.00 [0, 2] |  |"
+        in lines
+    )
     assert lines[-1] == "| exponents differ (standard, muP) | ? by 0.1, or not |"
 
 

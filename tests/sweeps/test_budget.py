@@ -14,9 +14,9 @@ from tests.sweeps.tiny import TINY, results
 from widthwise.fit.design import Sample
 from widthwise.search.lattice import Grid
 from widthwise.study import Outcome, Setting, Study
-from widthwise.sweeps import carry_out as carry_out_module
+from widthwise.sweeps import budget as budget_module
 from widthwise.sweeps import driver as driver_module
-from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.budget import Account, Budget
 from widthwise.sweeps.carry_out import GroupResult, Job, run_sweeps
 from widthwise.sweeps.driver import Driver
 from widthwise.sweeps.executors import Inline
@@ -74,7 +74,7 @@ def test_anything_else_is_refused_in_one_line(text: str):
 
 def carry_out(driver: Pretended, sweep: Sweep = SWEEP, **limits: float) -> list[GroupResult]:
     job = Job(sweep=sweep, data=DATA, label="a")
-    (found,) = run_sweeps([job], driver, budget=Budget(**limits))  # pyright: ignore
+    (found,) = run_sweeps([job], driver, account=Account(Budget(**limits)))  # pyright: ignore
     return found
 
 
@@ -123,6 +123,16 @@ def test_flops_are_those_of_all_runs_known_or_not():
     assert carry_out(driver, flops=needed * 0.7) == [found]
 
 
+def test_sweeps_one_after_the_other_use_one_account():
+    driver, account = Pretended(Landscape(exponent=-1.0, noise=0.01).loss), Account(Budget(runs=11))
+    grid = Grid(lowest=2**-7, highest=2**-5)
+    job = Job(sweep=replace(SWEEP, precision=None, search=grid, widths=(16, 32)), data=DATA, label="a")
+    (once,), (again,) = (run_sweeps([job], driver, account=account)[0] for _ in range(2))  # pyright: ignore
+    assert (once, once.out_of, len(driver.rows)) == (again, None, 10)
+    assert account.admit(dict.fromkeys(("one", "two"), 1.0)) == "runs"
+    assert account.admit({"one": 1.0}) is None
+
+
 def test_runs_that_settings_share_count_once_and_a_setting_that_fits_goes_on():
     driver = Pretended(Landscape(exponent=-1.0, noise=0.01).loss)
     grid = replace(BOTH, precision=None, search=Grid(lowest=2**-7, highest=2**-5))
@@ -148,7 +158,7 @@ def clock(monkeypatch):
         ]
 
     stopped = SimpleNamespace(monotonic=lambda: now.seconds, sleep=lambda seconds: None)
-    for module in (driver_module, carry_out_module):
+    for module in (driver_module, budget_module):
         monkeypatch.setattr(module, "time", stopped)
     monkeypatch.setattr(driver_module, "train_pack", train)
     return now

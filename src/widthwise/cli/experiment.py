@@ -34,6 +34,7 @@ from widthwise.train import Spec, vocabulary_of
 NAMES = "; ".join(f"{name} ({experiment.title})" for name, experiment in EXPERIMENTS.items())
 SHOWN = 3
 """The most lines printed about what is missing; the report has all of them."""
+SEEDS = "not counted: more seeds at the optima of settings, while a claim that compares their losses is unclear"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ class ExperimentCommand:
 
         folder = self.study or Path("studies") / self.scale
         with self.where.driver(folder, self.training, status) as driver:
-            missing = carry_out(self.name, self.scale, stages, driver, budget=self.budget)
+            missing = carry_out(experiment, self.scale, stages, driver, budget=self.budget)
             reading = experiment.read(Results(driver.study, self.name, self.scale))
             page = folder / "report" / "index.html"
             if driver.progress.trained or not stages or not page.exists():
@@ -165,7 +166,8 @@ class ExperimentCommand:
         found = forecast(counts, pace)
         if not self.json:
             text = tabulate_forecast(f"{self.name} at scale {self.scale}", counts, None if reasons else found, pace)
-            return 0, "\n".join([text, *(f"cannot run here: {reason}" for reason in reasons)])
+            more = [SEEDS] if experiment.sizes[self.scale].loss_precisions else []
+            return 0, "\n".join([text, *more, *(f"cannot run here: {reason}" for reason in reasons)])
         values = {
             "searches": found.searches,
             "known": found.known,

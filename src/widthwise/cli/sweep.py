@@ -22,7 +22,7 @@ from widthwise.study.axes import AXES, WIDTH
 from widthwise.study.fits import fit_rows
 from widthwise.study.setting import Horizon
 from widthwise.study.store import FILE
-from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.budget import Account, Budget
 from widthwise.sweeps.carry_out import GroupResult, Job, SearchResult, run_sweeps
 from widthwise.sweeps.forecast import Held, count_sweep, forecast
 from widthwise.sweeps.packs import Options
@@ -164,7 +164,7 @@ class SweepCommand:
             sweep.constants(constants)  # refuses names before the data is opened
             status.show("opening the data")
             job = Job(sweep=sweep, data=SweepData(sweep.base), probe=self.probe, constants=constants)
-            (found,) = run_sweeps([job], driver, budget=self.budget)
+            (found,) = run_sweeps([job], driver, account=Account(self.budget))
             fits = fit_rows(driver.study.runs(label=sweep.id))
         progress = driver.progress
         code = FAILED if progress.failed else 0

@@ -1,20 +1,24 @@
 """Carrying an experiment out: constants are tuned first, then learning rates are searched, then alignment is measured.
 
-The driver computes only what the study does not hold yet.
+Where a claim compares losses and the runs cannot tell, more seeds follow at the optima of its settings, so that seeds
+go where something depends on them. The driver computes only what the study does not hold yet.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from widthwise.experiments.experiment import Experiment
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
+from widthwise.report.findings import Judgement
 from widthwise.report.sections import NOTE
-from widthwise.sweeps.budget import Budget
-from widthwise.sweeps.carry_out import Job, run_sweeps, run_tuning
+from widthwise.study.setting import Setting
+from widthwise.sweeps.budget import Account, Budget
+from widthwise.sweeps.carry_out import GroupResult, Job, run_sweeps, run_tuning
 from widthwise.sweeps.constants import keep
 from widthwise.sweeps.driver import Driver
 from widthwise.sweeps.requests import SweepData
@@ -22,12 +26,12 @@ from widthwise.train import Run
 
 
 def carry_out(
-    name: str, scale: Scale, stages: Sequence[Stage], driver: Driver, *, budget: Budget | None = None
+    experiment: Experiment, scale: Scale, stages: Sequence[Stage], driver: Driver, *, budget: Budget | None = None
 ) -> list[str]:
     """Compute what an experiment needs that is not known yet.
 
     Args:
-        name: The experiment's name.
+        experiment: The experiment.
         scale: The scale.
         stages: What to do.
         driver: What computes.
@@ -36,26 +40,31 @@ def carry_out(
     Returns:
         What is missing at the end, a line each: searches that found no optimum, runs that failed.
     """
-    study, note = driver.study, f"{NOTE}{name}/{scale}"
+    study, note = driver.study, f"{NOTE}{experiment.name}/{scale}"
     began = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": None, "missing": []})
-    results = Results(study, name, scale)
+    results = Results(study, experiment.name, scale)
     missing = [line for stage in stages if isinstance(stage, TuneStage) for line in _tune(stage, results, driver)]
-    missing += _search([stage for stage in stages if not isinstance(stage, TuneStage)], results, driver, budget)
+    searches, account = [stage for stage in stages if not isinstance(stage, TuneStage)], Account(budget)
+    found = _search(searches, results, driver, account)
+    for precision in experiment.sizes[scale].loss_precisions:
+        unclear = _unclear(experiment, Results(study, experiment.name, scale))
+        found |= _search(_only(searches, unclear, precision), results, driver, account)
+    missing += [line for group in found.values() for line in group.missing]
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": ended, "missing": missing})
     return missing
 
 
 def _search(
-    stages: Sequence[SweepStage | ProbeStage], results: Results, driver: Driver, budget: Budget | None
-) -> list[str]:
+    stages: Sequence[SweepStage | ProbeStage], results: Results, driver: Driver, account: Account
+) -> dict[tuple[str, Setting], GroupResult]:
     """Carry out all searches at once, and then measure alignment at their optima where that is wanted."""
     jobs = [
         Job(sweep=one.sweep, data=SweepData(one.sweep.base), constants=results.constants, label=results.label(one.part))
         for one in map(search_of, stages)
     ]
-    found = run_sweeps(jobs, driver, budget=budget)
+    found = run_sweeps(jobs, driver, account=account)
     probes: dict[str, list[Run]] = {}
     for stage, job, ends in zip(stages, jobs, found, strict=True):
         if isinstance(stage, ProbeStage):
@@ -67,7 +76,22 @@ def _search(
             )
     for label, runs in probes.items():
         driver.compute(runs, label=label)
-    return [line for ends in found for group in ends for line in group.missing]
+    return {(stage.part, group.setting): group for stage, ends in zip(stages, found, strict=True) for group in ends}
+
+
+def _unclear(experiment: Experiment, results: Results) -> set[Setting]:
+    """Return the settings of claims about losses that the runs so far cannot settle."""
+    findings = experiment.read(results).findings
+    return {setting for one in findings if one.verdict is Judgement.UNCLEAR for setting in one.losses_of}
+
+
+def _only(stages: Sequence[SweepStage | ProbeStage], settings: set[Setting], precision: float) -> list[SweepStage]:
+    """Return the searches of these settings, with a precision of their losses."""
+    chosen = [
+        (sweep, tuple(setting for setting in sweep.settings if setting in settings))
+        for sweep in (search_of(stage).sweep for stage in stages)
+    ]
+    return [SweepStage(replace(sweep, settings=some, loss_precision=precision)) for sweep, some in chosen if some]
 
 
 def _tune(stage: TuneStage, results: Results, driver: Driver) -> list[str]:

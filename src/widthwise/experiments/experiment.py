@@ -6,12 +6,14 @@ states what the paper did and nothing about options.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale, Size
 from widthwise.experiments.stages import EVERYTHING, TUNED, Choice, ProbeStage, Stage, SweepStage, TuneStage
 from widthwise.report.exhibits import AnyExhibit
 from widthwise.report.findings import Finding
+from widthwise.study.axes import TOKENS
 from widthwise.study.setting import Setting
 from widthwise.sweeps.constants import tuned_for
 from widthwise.sweeps.sweep import Sweep
@@ -44,7 +46,9 @@ class Experiment:
         read: Reads what a study holds of it, complete or not.
         sizes: What each scale trains; empty for an experiment that trains nothing.
         settings: Returns the settings of a scale, in the order in which they are shown.
+        size_of: Returns what a setting is trained at, if that is not the size of the whole experiment.
         probes: Whether alignment is measured at the optimum of each search.
+        of_paper: Whether it tests claims of the paper, and not explanations of our own.
     """
 
     name: str
@@ -53,7 +57,9 @@ class Experiment:
     read: Callable[[Results], Reading]
     sizes: Mapping[Scale, Size]
     settings: Callable[[Scale], Iterable[Setting]] = lambda _: ()
+    size_of: Callable[[Size, Setting], Size] = lambda size, _: size
     probes: bool = False
+    of_paper: bool = True
 
     def plan(
         self, size: Size, choice: Choice = EVERYTHING, *, prepare: Callable[[Spec], Spec] = lambda spec: spec
@@ -66,23 +72,12 @@ class Experiment:
             prepare: Makes other changes to every specification, such as its data.
         """
         chosen = choice.of([setting for setting in self.settings(size.scale) if size.trains(setting)])
-        widths = tuple(sorted(choice.widths)) or size.widths
         sweeps: list[Sweep] = []
         for optimizer in dict.fromkeys(setting.optimizer for setting in chosen):
-            base = prepare(size.spec(optimizer, width=widths[0]))
-            sweeps.append(
-                Sweep(
-                    base=base,
-                    settings=tuple(setting for setting in chosen if setting.optimizer == optimizer),
-                    widths=widths,
-                    seeds=choice.seeds or size.seeds,
-                    search=size.search(base.learning_rate),
-                    edge=size.edge,
-                    precision=size.precision_with(widths),
-                    until_verdict=size.until_verdict and len(set(widths)) > 1,
-                    loss_precision=size.loss_precision,
-                )
-            )
+            sizes = {setting: self.size_of(size, setting) for setting in chosen if setting.optimizer == optimizer}
+            for each in [one for place, one in enumerate(sizes.values()) if one not in list(sizes.values())[:place]]:
+                settings = tuple(setting for setting, its in sizes.items() if its == each)
+                sweeps.append(_sweep(optimizer, settings, each, choice, prepare))
         tuned = ((tuned_for(one.optimizer)[-1], one.parameterization) for one in chosen if one.constants == TUNED)
         specs = [
             size.spec(optimizer, width=size.base.base_width, parameterization=name)
@@ -93,3 +88,26 @@ class Experiment:
             *(TuneStage(prepare(spec), size.tuning) for spec in specs),
             *(map(ProbeStage, searches) if self.probes else searches),
         )
+
+
+def _sweep(
+    optimizer: str, settings: tuple[Setting, ...], size: Size, choice: Choice, prepare: Callable[[Spec], Spec]
+) -> Sweep:
+    """Return the sweep of settings of one optimizer that are trained at one size."""
+    widths = tuple(sorted(choice.widths)) or size.widths
+    base = prepare(size.spec(optimizer, width=widths[0]))
+    if not size.lengths:
+        sizes: dict[str, Any] = {"widths": widths, "precision": size.precision_with(widths)}
+    elif len(widths) > 1:
+        raise ValueError(f"widths are {', '.join(map(str, widths))}: expected one, since training length grows here")
+    else:
+        sizes = {"axis": TOKENS.name, "values": tuple(round(base.tokens * length) for length in size.lengths)}
+    return Sweep(
+        base=base,
+        settings=settings,
+        seeds=choice.seeds or size.seeds,
+        search=size.search(base.learning_rate),
+        edge=size.edge,
+        until_verdict=size.until_verdict and len(set(widths)) > 1,
+        **sizes,
+    )

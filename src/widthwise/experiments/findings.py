@@ -75,6 +75,7 @@ def improves(
             verdict=Judgement.below_zero(same, negligible=NEGLIGIBLE),
             measured=written(change),
             paper=paper,
+            losses_of=(fit.setting, than.setting),
         )
     ]
 
@@ -93,7 +94,8 @@ def alike(
         return []
     change = changes(fit, than)
     verdict = Judgement.at_most(within, distance(change))
-    return [Finding(claim=claim, of=of, verdict=verdict, measured=written(change), paper=paper)]
+    settings = fit.setting, than.setting
+    return [Finding(claim=claim, of=of, verdict=verdict, measured=written(change), paper=paper, losses_of=settings)]
 
 
 def distance(change: Mapping[int, Estimate]) -> Estimate:

@@ -47,4 +47,5 @@ def _read_experiment(experiment: Experiment, results: Results, note: dict[str, A
         notes=reading.notes,
         missing=tuple(missing),
         runs=results.count(),
+        of_paper=experiment.of_paper,
     )

@@ -11,7 +11,7 @@ from widthwise.measure import AlignmentPoint
 from widthwise.parameterize import Constants
 from widthwise.study import Study
 from widthwise.study.alignment import alignment_points
-from widthwise.study.fits import GroupFit, fit_rows
+from widthwise.study.fits import GroupFit, alike, fit_rows
 from widthwise.study.setting import Setting
 from widthwise.sweeps.forecast import Held
 
@@ -35,9 +35,12 @@ class Results:
         return f"{self.name}/{self.scale}/{part}"
 
     def fits(self, part: str = RATES) -> dict[Setting, GroupFit]:
-        """Return the fits of a part, by setting; the newest of several that differ in something else, such as steps."""
+        """Return the fits of a part, by setting; the newest of several that differ in something else, such as steps.
+
+        Runs of the same groups that another experiment asked for are read as well.
+        """
         if part not in self._fits:
-            fits = fit_rows(self._study.runs(label=self.label(part)))
+            fits = fit_rows(alike(self._study.runs(label=self.label(part)), self._study.runs()))
             self._fits[part] = {fit.setting: fit for fit in fits}
         return self._fits[part]
 

@@ -36,6 +36,7 @@ class Size:
         scale: Its name.
         base: What all runs share.
         widths: The widths.
+        lengths: For an experiment in which not width but training length grows: fractions of the base's.
         starts: Where the search for a learning rate starts, by optimizer.
         octaves: How far around its start a learning rate is searched, to each side; None to search adaptively.
         trials: The number of trials in a search for constants.
@@ -43,7 +44,8 @@ class Size:
         precision: How precisely exponents are measured, with as many seeds as that takes; None to search every width
             once, which is what a comparison of losses needs.
         until_verdict: Whether to stop before that at settings whose verdict is clear.
-        loss_precision: How precisely the losses of the smallest and the largest width are measured, as a fraction.
+        loss_precisions: How precisely losses are measured, as fractions: where a claim about them is unclear, to the
+            first of these, and if it still is, to the next. Empty to leave them as the search does.
         edge: Whether the stability edge is located.
         parameterizations: Those of an experiment's parameterizations that are trained.
         optimizers: Those of an experiment's optimizers that are trained; all if empty.
@@ -52,13 +54,14 @@ class Size:
     scale: Scale
     base: Spec
     widths: tuple[int, ...]
+    lengths: tuple[float, ...] = ()
     starts: Mapping[str, float] = field(default_factory=STARTS.copy)
     octaves: float | None = None
     trials: int = 800
     seeds: tuple[int, ...] = (0,)
     precision: float | None = None
     until_verdict: bool = False
-    loss_precision: float | None = None
+    loss_precisions: tuple[float, ...] = ()
     edge: bool = False
     parameterizations: tuple[str, ...] = PARAMETERIZATIONS
     optimizers: tuple[str, ...] = ()
@@ -126,7 +129,7 @@ SIZES: dict[Scale, Size] = {
         trials=96,
         precision=0.07,
         until_verdict=True,
-        loss_precision=0.004,
+        loss_precisions=(0.004, 0.002, 0.0015),
     ),
     "paper": Size(
         scale="paper",

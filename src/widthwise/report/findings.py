@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from widthwise.fit import Estimate, TransferOutcome, judge
+from widthwise.study.setting import Setting
 
 
 class Judgement(StrEnum):
@@ -71,6 +72,7 @@ class Finding:
         verdict: Whether it holds here.
         measured: The number measured here, with its interval where it has one; empty where nothing was measured.
         paper: The paper's number; None where it has none.
+        losses_of: The settings whose losses it compares; empty if it is about something else.
     """
 
     claim: str
@@ -78,6 +80,7 @@ class Finding:
     verdict: Judgement
     measured: str = ""
     paper: str | None = None
+    losses_of: tuple[Setting, ...] = ()
 
     def __str__(self) -> str:
         measured = f": {self.measured}" if self.measured else ""

@@ -33,6 +33,7 @@ class Section:
         notes: What a reader has to know.
         missing: What is missing, in a line each.
         runs: How many runs an experiment has that ended.
+        of_paper: Whether its findings are about claims of the paper.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Section:
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     runs: int = 0
+    of_paper: bool = True
 
     @property
     def claims(self) -> dict[str, list[Finding]]:

@@ -2,7 +2,7 @@
 
 The page is a Jinja template, usually of Markdown. What it can name:
 
-    claims()                                    all claims of all experiments, with verdicts, numbers and the paper's
+    claims()                                    all claims of the paper, with verdicts, numbers and the paper's
     findings("transfer")                        the findings of an experiment, one by one
     table("transfer", "grid")                   one of its tables
     figure("transfer", "sweeps-full")           one of its figures, saved as SVG beside the page
@@ -74,13 +74,14 @@ class _Filling:
 
     def claims(self) -> str:
         """Return all claims with what was measured and the paper's numbers, a column for each parameterization."""
-        verdicts = Counter(one.verdict for section in self._contents.sections for one in section.findings)
+        sections = [section for section in self._contents.sections if section.of_paper]
+        verdicts = Counter(one.verdict for section in sections for one in section.findings)
         total = ", ".join(
             f"{SIGNS[verdict]} {verdict} ({verdicts[verdict]})" for verdict in Judgement if verdicts[verdict]
         )
         by_name: list[Sequence[str]] = []
         others: list[Sequence[str]] = []
-        for section in self._contents.sections:
+        for section in sections:
             link = f"**[{section.title}](#{_anchor(section.title)})**"
             for rows, width, new in ((by_name, len(COLUMNS), _by_name(section)), (others, 1, _others(section))):
                 rows += [(link, *[""] * width), *new] if new else []
@@ -181,12 +182,12 @@ def _cell(finding: Finding) -> str:
 
 
 def _brief(measured: str) -> str:
-    """Return the first number of what was measured, with its interval.
+    """Return the first number of what was measured, with its interval, and how far it is from another.
 
     >>> _brief("−0.95 [−1.20, −0.71], apart by −1.02 [−1.38, −0.67]"), _brief("−1.87 %, from 2.625 to 2.576")
-    ('−0.95 [−1.20, −0.71]', '−1.87 %')
+    ('−0.95 [−1.20, −0.71], apart by −1.02 [−1.38, −0.67]', '−1.87 %')
     """
-    number = re.match(r"[^,\[]*\[[^\]]*\]|[+−\d.]+ %", measured)
+    number = re.match(r"[^,\[]*\[[^\]]*\](, apart by [^\]]*\])?|[+−\d.]+ %", measured)
     return number[0] if number else measured
 
 

@@ -110,6 +110,21 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
     ]
 
 
+def alike(rows: Iterable[Row], among: Iterable[Row]) -> list[Row]:
+    """Return which of some rows belong to a group of these rows, at a size that the group has.
+
+    They were requested for something else, and tell as much about the group.
+    """
+    groups: dict[tuple[Any, ...], set[int]] = {}
+    for row in rows:
+        groups.setdefault(_shared(row.spec), set()).add(axis_of(row.spec).size(row.spec))
+    return [
+        row
+        for row in among
+        if OWN not in row.spec and axis_of(row.spec).size(row.spec) in groups.get(_shared(row.spec), ())
+    ]
+
+
 def _differing(groups: Sequence[Mapping[str, Any]]) -> set[str]:
     names = {name for values in groups for name in values} - _NAMED
     return {name for name in names if len({values.get(name) for values in groups}) > 1}

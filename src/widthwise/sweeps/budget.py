@@ -2,6 +2,8 @@
 
 import math
 import re
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -39,3 +41,26 @@ class Budget:
         if unit in UNITS:
             return cls(seconds=number * UNITS[unit])
         return cls(runs=number) if unit == "run" else cls(flops=number)
+
+
+class Account:
+    """A budget, and what was used of it: one for all sweeps of a command, from the moment at which it is opened.
+
+    Attributes:
+        until: When its time is up, on the clock of `time.monotonic`.
+    """
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
+        self._asked: dict[str, float] = {}
+        self.until = time.monotonic() + self._budget.seconds
+
+    def admit(self, flops: Mapping[str, float]) -> str | None:
+        """Note runs with the FLOPs of each, unless they are too much; return what they would use up then."""
+        asked = {**self._asked, **flops}
+        if len(asked) > self._budget.runs:
+            return "runs"
+        if sum(asked.values()) > self._budget.flops:
+            return "FLOPs"
+        self._asked = asked
+        return None

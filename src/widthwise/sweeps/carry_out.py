@@ -6,7 +6,6 @@ computed together, since runs of different settings at one width often share a p
 
 import functools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,7 +16,7 @@ from widthwise.parameterize import Constants
 from widthwise.search.lattice import Proposal
 from widthwise.study.fits import TUNING
 from widthwise.study.setting import Setting
-from widthwise.sweeps.budget import Budget
+from widthwise.sweeps.budget import Account
 from widthwise.sweeps.constants import look_up
 from widthwise.sweeps.driver import Driver, OutOfTime
 from widthwise.sweeps.requests import SweepData
@@ -172,24 +171,23 @@ class _Group:
         return self._spec(Sample(width, proposal.optimum * sweep.search.step, sweep.all_seeds[0]))
 
 
-def run_sweeps(jobs: Sequence[Job], driver: Driver, *, budget: Budget | None = None) -> list[list[GroupResult]]:
+def run_sweeps(jobs: Sequence[Job], driver: Driver, *, account: Account | None = None) -> list[list[GroupResult]]:
     """Carry out several sweeps at once, round by round; return where the searches of each ended."""
-    study, budget, began = driver.study, budget or Budget(), time.monotonic()
+    study, account = driver.study, account or Account()
     groups: list[_Group] = []
     for job in jobs:
         label = job.label or job.sweep.id
         constants = job.sweep.constants(job.constants or (lambda *names: look_up(study, *names)))
         study.put(f"sweep/{label}", job.sweep.to_json())
         groups += [_Group(job, label, *one) for one in constants.items()]
-    asked: dict[str, float] = {}
-    while _admit(groups, budget, asked):
+    while _admit(groups, account):
         for label in dict.fromkeys(group.label for group in groups):
             mine = [run for group in groups if group.label == label for run in group.wanted.values()]
             if mine:
                 study.ask(mine, label=label)
         together = [run for group in groups for run in group.wanted.values()]
         try:
-            losses = driver.compute(together, until=began + budget.seconds)
+            losses = driver.compute(together, until=account.until)
         except OutOfTime:
             for group in groups:
                 if group.wanted:
@@ -201,16 +199,11 @@ def run_sweeps(jobs: Sequence[Job], driver: Driver, *, budget: Budget | None = N
     return [[group.result() for group in groups if group.job is job] for job in jobs]
 
 
-def _admit(groups: Sequence[_Group], budget: Budget, asked: dict[str, float]) -> bool:
+def _admit(groups: Sequence[_Group], account: Account) -> bool:
     """Stop the groups whose wishes exceed the budget, and note those of the others; return whether there are any."""
     for group in groups:
-        new = {run.id: run.flops for run in group.wanted.values() if run.id not in asked}
-        if len(asked) + len(new) > budget.runs:
-            group.stop("runs")
-        elif sum(asked.values()) + sum(new.values()) > budget.flops:
-            group.stop("FLOPs")
-        else:
-            asked |= new
+        if out_of := account.admit({run.id: run.flops for run in group.wanted.values()}):
+            group.stop(out_of)
     return any(group.wanted for group in groups)
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from widthwise.experiments.paper import epsilon, weight_decay
+from widthwise.experiments.paper.transfer import WIDEST
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.sizes import PAPER_WIDTHS, Scale, Size
-from widthwise.experiments.stages import TUNED, Stage, SweepStage, TuneStage, search_of
+from widthwise.experiments.stages import TUNED, Choice, Stage, SweepStage, TuneStage, search_of
 from widthwise.models import compute_optimal_steps
 from widthwise.search.lattice import Grid
 from widthwise.study import Setting
@@ -32,7 +33,7 @@ def trained(name: str, scale: Scale) -> list[Setting]:
     return [setting for search in searches(planned(name, scale)[1]) for setting in search.sweep.settings]
 
 
-def test_there_are_ten_experiments_in_the_order_of_the_paper():
+def test_the_paper_has_ten_experiments_and_one_is_our_own():
     assert list(EXPERIMENTS) == [
         "alignment",
         "per-layer",
@@ -42,9 +43,11 @@ def test_there_are_ten_experiments_in_the_order_of_the_paper():
         "adafactor",
         "horizon",
         "constants",
+        "length",
         "equivalence",
         "atan2",
     ]
+    assert [name for name, experiment in EXPERIMENTS.items() if not experiment.of_paper] == ["length"]
 
 
 @pytest.mark.parametrize("name", ["equivalence", "atan2"])
@@ -58,7 +61,7 @@ def test_every_scale_has_a_plan_of_its_own_size(name: str, scale: Scale):
     assert size.scale == scale
     assert stages
     for search in searches(stages):
-        assert set(search.sweep.widths) <= set(size.widths) | {size.base.base_width}
+        assert set(search.sweep.widths) <= set(size.widths) | {size.base.base_width, WIDEST if scale == "gpu" else 0}
         assert {setting.optimizer for setting in search.sweep.settings} == {search.sweep.base.optimizer}
         assert search.sweep.base.data == ("c4" if scale == "paper" else "stdlib")
 
@@ -194,3 +197,32 @@ def test_compute_optimal_training_is_affordable_and_longer_than_the_warm_up(scal
     models = [replace(base, width=width).transformer(256) for width in size.widths]
     steps = [compute_optimal_steps(model, batch=base.batch) for model in models]
     assert base.warmup < min(steps) < base.steps < max(steps) <= most
+
+
+def test_on_a_gpu_adam_is_trained_wider_with_default_constants():
+    sweeps = [search.sweep for search in searches(planned("transfer", "gpu")[1])]
+    wide = [sweep for sweep in sweeps if max(sweep.widths) == 2048]
+    assert {(one.optimizer, one.constants) for sweep in wide for one in sweep.settings} == {("adam", "default")}
+    assert {max(sweep.widths) for sweep in sweeps if sweep not in wide} == {1024}
+    assert sum(len(sweep.settings) for sweep in sweeps) == 4 * 2 * 4 * 3
+
+
+def test_training_length_grows_by_sixteen_at_one_width():
+    for scale in SCALES:
+        size, stages = planned("length", scale)
+        for search in searches(stages):
+            assert search.sweep.axis == "tokens"
+            first, middle, last = search.sweep.values
+            assert (16 * first, 4 * middle, last) == (last, last, size.base.tokens)
+            assert search.sweep.base.width == 4 * size.base.base_width
+
+
+def test_an_experiment_at_one_width_refuses_several():
+    length = EXPERIMENTS["length"]
+    with pytest.raises(ValueError, match="widths are 32, 64: expected one"):
+        length.plan(length.sizes["cpu"], Choice(widths=(64, 32)))
+
+
+def test_losses_are_measured_precisely_where_claims_compare_them():
+    precise = [name for name in TRAINING if EXPERIMENTS[name].sizes["gpu"].loss_precisions]
+    assert precise == ["per-layer", "epsilon", "weight-decay", "adafactor", "constants", "length"]

@@ -405,3 +405,38 @@ def test_losses_are_compared_seed_by_seed(study: Study):
     # Seed 1 happens to be worse by 10 %, and was not trained with the other setting.
     change = changes(of({0: 0.98, 1: 1.1}), of({0: 1.0, 2: 1.0}))
     assert [one.value for one in change.values()] == pytest.approx([-0.02] * len(change), abs=1e-4)
+
+
+def test_effects_that_longer_training_brings_out(study: Study):
+    def answers(setting, tokens):
+        longer = math.log2(tokens / (100 * 16 * 32))  # 0, 2 and 4
+        worse = {"none": 0.03 - 0.01 * longer, "full": 0.0}[setting.rates.name]
+        worse += (0.04 - 0.02 * longer) * (setting.optimizer == "adafactor")
+        return Truth(octaves=-6, loss=2 * math.exp(worse + 0.02 * (setting.weight_decay > 0)))
+
+    reading = read(study, "length", answers)
+    of_rates = find(reading, "rates for no alignment", "muP, Adam + parameter scaling")
+    assert of_rates.verdict is Judgement.HOLDS
+    assert of_rates.measured.startswith("−1.00 % [")
+    assert "instead of 3.05 % [" in of_rates.measured
+    # 4 % more at first and 4 % less at last: as far away as before.
+    assert find(reading, "Adafactor comes nearer", "standard, Adafactor").verdict is not Judgement.HOLDS
+    assert find(reading, "weight decay does better", "muP, Adam").verdict is Judgement.FAILS
+    mean = find(reading, "rates for no alignment", "the mean of 4 parameterizations")
+    assert mean.verdict is Judgement.HOLDS
+    assert mean.measured.startswith("changed by −4.0")
+    table = exhibit(reading, "changes")
+    assert table.columns[2:] == ("0.0512 M", "0.205 M", "0.819 M")
+    assert len(table.rows) == 4 + 2 + 2
+
+
+def test_runs_that_another_experiment_asked_for_are_read(study: Study):
+    choice = Choice(parameterizations=("mup",), settings=("full",), optimizers=("adam",))
+    read(study, "per-layer", level(), choice)
+    decay = replace(choice, widths=(32, 64))
+    alone = read(study, "weight-decay", level(), decay, ended=lambda spec: spec.learning_rate <= 2**-6)
+    fits = Results(study, "weight-decay", "cpu").fits()
+    plain = next(fit for setting, fit in fits.items() if not setting.weight_decay)
+    assert alone.findings
+    assert {trial.width for trial in plain.trials} == {32, 64}  # and not 128, which it did not ask for
+    assert max(trial.learning_rate for trial in plain.trials) > 2**-6

@@ -67,6 +67,7 @@ def _findings(of: str, adafactor: GroupFit, adam_ps: GroupFit) -> list[Finding]:
                 of=of,
                 verdict=Judgement.at_most(SIMILAR, size),
                 measured=f"it moves by {percent_interval(moved)} from width {min(change)} to {max(change)}",
+                losses_of=(adafactor.setting, adam_ps.setting),
             )
         )
     return found

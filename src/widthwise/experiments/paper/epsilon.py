@@ -136,6 +136,7 @@ def _grows(fits: Fits, scale: Scale) -> Iterator[Finding]:
             verdict=Judgement.below_zero(more),
             measured=f"{percent(first.value)} at width {min(gap)}, {percent(last.value)} at width {max(gap)}, "
             f"apart by {percent_interval(more)}",
+            losses_of=_named("mean_field", per_layer, baseline(scale)),
         )
 
 
@@ -151,16 +152,15 @@ def _similar(fits: Fits, scale: Scale) -> Iterator[Finding]:
                 of=called(name),
                 verdict=Judgement.at_most(NEGLIGIBLE, largest),
                 measured=f"apart by {percent_interval(largest)} at most",
+                losses_of=_named(name, *mitigations(scale)),
             )
 
 
 def _nearer(fits: Fits, scale: Scale) -> Iterator[Finding]:
     """Judge whether equivalent parameterizations come nearer to each other when epsilon is mitigated."""
+    kinds = baseline(scale), mitigations(scale)[1]
     for first, second in EQUIVALENT:
-        before, after = (
-            distance(changes(at(fits, first, kind), at(fits, second, kind)))
-            for kind in (baseline(scale), mitigations(scale)[1])
-        )
+        before, after = (distance(changes(at(fits, first, kind), at(fits, second, kind))) for kind in kinds)
         if math.isfinite(before.value + after.value):
             yield Finding(
                 claim="equivalent parameterizations are nearer to each other with epsilons per layer",
@@ -168,7 +168,12 @@ def _nearer(fits: Fits, scale: Scale) -> Iterator[Finding]:
                 verdict=Judgement.below_zero(difference(after, before)),
                 measured=f"apart by {percent_interval(before)} at the baseline, "
                 f"{percent_interval(after)} with epsilons per layer",
+                losses_of=(*_named(first, *kinds), *_named(second, *kinds)),
             )
+
+
+def _named(name: str, *kinds: Setting) -> tuple[Setting, ...]:
+    return tuple(replace(kind, parameterization=name) for kind in kinds)
 
 
 def _sensitive(fits: Fits, scale: Scale) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.findings import difference
 from widthwise.experiments.paper.values import EXPONENTS, FULL_ALIGNMENT, PAPER, PARAMETERIZATIONS
 from widthwise.experiments.results import Results
-from widthwise.experiments.sizes import SIZES, Scale
+from widthwise.experiments.sizes import SIZES, Scale, Size
 from widthwise.experiments.stages import TUNED
 from widthwise.report import showing
 from widthwise.report.exhibits import Table, present
@@ -26,6 +26,8 @@ from widthwise.theory import Aligned, Global
 
 OPTIMIZERS = ("adam", "sgd", "adam_ps", "adafactor")
 GLOBAL, FULL, NONE = RATES = (Global(), Aligned("full"), Aligned("none"))
+WIDEST = 2048
+"""The largest width on a GPU."""
 NOTES = (
     "The paper's exponents for full and for no alignment were measured with its optimal constants, at 50,000 steps on "
     "C4 and up to 26.8 B parameters; sizes, data and constants are different here.",
@@ -43,6 +45,12 @@ def settings_at(scale: Scale) -> list[Setting]:
         for name in PARAMETERIZATIONS
         for rates in RATES
     ]
+
+
+def size_of(size: Size, setting: Setting) -> Size:
+    """Return what a setting is trained at: on a GPU, Adam with default constants at one more width."""
+    wider = size.scale == "gpu" and setting.optimizer == "adam" and setting.constants == DEFAULT
+    return replace(size, widths=(*size.widths, WIDEST)) if wider else size
 
 
 def read(results: Results) -> Reading:
@@ -159,9 +167,11 @@ EXPERIMENT = Experiment(
     ),
     sizes={
         **SIZES,
+        "gpu": replace(SIZES["gpu"], loss_precisions=()),  # exponents are compared, and no losses
         "smoke": replace(SIZES["smoke"], parameterizations=PARAMETERIZATIONS),
         "cpu": replace(SIZES["cpu"].at_widths(32, 64, 128, 256, batch=8, steps=300, warmup=30), precision=0.1),
     },
     settings=settings_at,
+    size_of=size_of,
     read=read,
 )
