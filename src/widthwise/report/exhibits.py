@@ -34,12 +34,16 @@ class Transfers(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One line of a figure, in its parameterization's colour; lines of one colour differ in their strokes."""
+    """One line of a figure, in its parameterization's colour; lines of one colour differ in their strokes.
+
+    Points can have intervals.
+    """
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     parameterization: str | None = None
+    intervals: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

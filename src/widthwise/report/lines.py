@@ -33,6 +33,8 @@ def draw(exhibit: Lines) -> Figure:
             look = looks[series.name]
             colour = PARAMETERIZATIONS.get(series.parameterization or "", look["color"])
             axes.plot(series.x, series.y, **{**look, "color": colour})
+            if series.intervals:
+                axes.vlines(series.x, *zip(*series.intervals, strict=True), color=colour, linewidth=1, alpha=0.6)
         label_panel(axes, panel.title, exhibit.x_label, exhibit.y_label)
         _scale(axes, exhibit)
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]

@@ -44,6 +44,8 @@ SWEEPS = (
 )
 """How to read sweeps with their power laws."""
 BEST_LOSSES = "The eval loss with the best learning rate of each width."
+SIZES = {"tokens": "number of tokens", "batch": "batch size"}
+"""What a size along an axis is called, where it is not called as the axis."""
 """How to read losses against size."""
 
 PaperExponent: TypeAlias = Callable[[Setting], float | None]
@@ -162,7 +164,7 @@ def transfers(
     return Transfers(
         name=along(name, axis),
         title=title,
-        caption=caption.replace(WIDTH.name, axis),
+        caption=_about(caption, axis),
         fits=tuple(fits.values()),
         panels=tuple(fits),
         paper=tuple(None if paper is None else paper(fit.setting) for fit in fits.values()),
@@ -172,6 +174,11 @@ def transfers(
 def axis_of(fits: Iterable[GroupFit]) -> str:
     """Return the axis of fits, which share one; width if there are none."""
     return next((fit.transfer.axis for fit in fits), WIDTH.name)
+
+
+def _about(caption: str, axis: str) -> str:
+    """Return a caption about width for another axis."""
+    return caption.replace(WIDTH.name, SIZES.get(axis, axis))
 
 
 def along(name: str, axis: str) -> str:
@@ -209,7 +216,7 @@ def loss_against_size(
         if lines
     )
     x_label = "parameters" if counted else axis
-    caption = caption.replace(WIDTH.name, axis)
+    caption = _about(caption, axis)
     return Lines(
         name=along(name, axis), title=title, caption=caption, panels=drawn, x_label=x_label, y_label="eval loss"
     )
@@ -260,8 +267,11 @@ def exponents(fits: Mapping[str, GroupFit], paper: PaperExponent | None = None) 
     return Table.of(
         along("exponents", axis),
         "Exponents of the optimal learning rate" if axis == WIDTH.name else f"Exponents of the optimal rate in {axis}",
-        f"Exponent of the optimal base learning rate against {axis}: 0 means that the rate can be reused. The cost is "
-        f"what the largest {axis} loses with the rate that is best at the smallest.",
+        _about(
+            "Exponent of the optimal base learning rate against width: 0 means that the rate can be reused. The cost "
+            "is what the largest width loses with the rate that is best at the smallest.",
+            axis,
+        ),
         [row(heading, fit) for heading, fit in fits.items()],
     )
 

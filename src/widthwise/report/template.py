@@ -125,11 +125,11 @@ class _Filling:
         return f"![{exhibit.title}]({path.relative_to(self._page.parent)})\n\n{exhibit.caption}"
 
     def measured(self, experiment: str, claim: str, of: str) -> str:
-        """Return the number of a finding."""
+        """Return the number of a finding with its interval."""
         found = [one for one in self._section(experiment).findings if claim in one.claim and of in one.of]
         if len(found) != 1:
             raise ValueError(f"{len(found)} findings of {experiment} have {claim!r} and {of!r}: expected one")
-        return found[0].measured or "not measured"
+        return _brief(found[0].measured) or "not measured"
 
     def missing(self, experiment: str) -> str:
         """Return what is missing of an experiment as a list; "nothing" if it is complete."""

@@ -8,6 +8,7 @@ and some in the others, the peaks of all layers are compared.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from statistics import fmean
 from typing import TypeAlias
 
 from widthwise.experiments.experiment import Experiment, Reading
@@ -64,7 +65,15 @@ def read(results: Results) -> Reading:
         "The largest log alignment ratio through training, and how far from 1/2 a layer is before it begins.",
         [_row(setting, width, points) for setting, by_width in runs.items() for width, points in by_width.items()],
     )
-    return Reading(findings=tuple(_findings(runs)), exhibits=present(*curves, table))
+    others = Table.of(
+        "alphas",
+        "The three alignments that the exponents depend on",
+        "Of updates with initial activations (α), of initial weights with changes of activations (ω), and of updates "
+        "with changes of activations (u): the highest value during training, and the last. Means over all hidden "
+        "layers, at the largest width.",
+        [_alphas(setting, by_width[max(by_width)]) for setting, by_width in runs.items()],
+    )
+    return Reading(findings=tuple(_findings(runs)), exhibits=present(*curves, table, others))
 
 
 def _ratios(point: AlignmentPoint) -> dict[str, float]:
@@ -99,6 +108,24 @@ def _row(setting: Setting, width: int, points: Points) -> dict[str, str]:
         "MLP": signed(_peak(points, only="mlp")[0]),
         "attention": signed(_peak(points, only="attention")[0]),
     }
+
+
+def _alphas(setting: Setting, points: Points) -> dict[str, str]:
+    """Return the highest and the last α, ω and u of hidden layers, in their mean, and of the readout."""
+    row = {"optimizer": called(setting.optimizer), "parameterization": called(setting.parameterization)}
+    for layers, name in (("blocks", "hidden"), (READOUT, READOUT)):
+        for field, letter in (("alpha", "α"), ("omega", "ω"), ("u", "u")):
+            each = [
+                [
+                    fields[field]
+                    for layer, fields in point.layers.items()
+                    if layer.startswith(layers) and field in fields
+                ]
+                for point in points
+            ]
+            means = [fmean(values) for values in each if values and all(map(math.isfinite, values))]
+            row[f"{name} {letter}"] = f"{signed(max(means))}, {signed(means[-1])}" if means else "–"
+    return row
 
 
 def _findings(runs: Mapping[Setting, Mapping[int, Points]]) -> Iterator[Finding]:

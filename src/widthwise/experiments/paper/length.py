@@ -18,7 +18,7 @@ from widthwise.experiments.sizes import SIZES, Scale, Size
 from widthwise.fit import Estimate
 from widthwise.fit.intervals import average
 from widthwise.report import showing
-from widthwise.report.exhibits import Table, present
+from widthwise.report.exhibits import Lines, Panel, Series, Table, present
 from widthwise.report.findings import Finding, Judgement
 from widthwise.report.showing import called, nested
 from widthwise.study.setting import Setting
@@ -85,6 +85,7 @@ def read(results: Results) -> Reading:
         findings=tuple(_findings(known)),
         exhibits=present(
             _table(known),
+            _figure(known),
             showing.loss_against_size(
                 nested(fits, "parameterization", ("optimizer", "rates", "weight_decay")),
                 "Best eval loss against training length",
@@ -117,6 +118,32 @@ def _findings(known: Mapping[Effect, Mapping[int, Estimate]]) -> Iterator[Findin
                 verdict=Judgement.below_zero(mean, negligible=NEGLIGIBLE),
                 measured=f"changed by {percent_interval(mean)}",
             )
+
+
+def _figure(known: Mapping[Effect, Mapping[int, Estimate]]) -> Lines:
+    def series(one: Effect, change: Mapping[int, Estimate]) -> Series:
+        name, points = one.after.parameterization, sorted(change.items())
+        return Series(
+            name=called(name),
+            x=tuple(float(tokens) for tokens, _ in points),
+            y=tuple(100 * each.value for _, each in points),
+            parameterization=name,
+            intervals=tuple((100 * each.low, 100 * each.high) for _, each in points),
+        )
+
+    panels: dict[str, list[Series]] = {}
+    for one, change in known.items():
+        panels.setdefault(one.what, []).append(series(one, change))
+    return Lines(
+        name="changes-by-length",
+        title="Changes of the loss by training length",
+        caption="Change of the eval loss at the best rate of each length, with 95 % intervals: from rates for full "
+        "alignment to those for no alignment, from Adam + parameter scaling to Adafactor, and from no weight decay to "
+        "some. Below 0, the loss improves.",
+        panels=tuple(Panel(title=what, series=tuple(some)) for what, some in panels.items()),
+        x_label="tokens",
+        y_label="change of the loss, %",
+    )
 
 
 def _table(known: Mapping[Effect, Mapping[int, Estimate]]) -> Table:

@@ -1,0 +1,36 @@
+"""The page of results says what the study beside it says."""
+
+import re
+from pathlib import Path
+
+from widthwise.report.showing import with_interval
+from widthwise.study import Setting
+from widthwise.study.export import reading
+from widthwise.study.fits import alike, fit_rows
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_page_has_the_numbers_of_the_study_that_is_published():
+    page, setting = (DOCS / "results.md").read_text(), Setting(parameterization="mup")
+    with reading(DOCS / "results" / "paper-gpu.jsonl.gz") as study:
+        ended = study.counts()["finished"] + study.counts()["diverged"]
+        asked = [row for row in study.runs(label="transfer/gpu/rates") if Setting.of(row.spec) == setting]
+        rows = alike(asked, study.runs())
+        measured = study.notes("experiment/")
+    (fit,) = fit_rows(rows)
+    assert f"These are {ended} runs" in page
+    assert max(optimum.width for optimum in fit.transfer.optima) == 2048
+    (exponent,) = re.findall(r"^\| Adam \| muP \| [^|]* \| ([^|]*) \|", page, re.MULTILINE)[:1]
+    assert exponent == with_interval(fit.transfer.law.exponent)
+    for note in measured:
+        assert f"`widthwise experiment {note.split('/')[1]} --scale gpu`" in page
+
+
+def test_at_most_one_claim_in_five_is_left_open():
+    counts = re.search(
+        r"holds \((\d+)\), . does not hold \((\d+)\), . cannot tell \((\d+)\)", (DOCS / "results.md").read_text()
+    )
+    assert counts is not None
+    *told, open_ = map(int, counts.groups())
+    assert 5 * open_ <= sum(told) + open_
