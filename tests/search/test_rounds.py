@@ -81,6 +81,16 @@ def test_no_run_is_asked_for_twice_and_all_lie_on_the_lattice():
     assert all(round(point.octave / 0.5) * 0.5 == point.octave for point in asked)
 
 
+def test_every_width_gets_every_seed_that_was_asked_for():
+    for exponent in (0.0, -1.0):  # the second drifts, and its verdict ends the search early
+        group = fresh(seeds=(0, 5), until_verdict=True, precision=0.2)
+        carry_out(group, Landscape(exponent=exponent).loss)
+        for width in WIDTHS:
+            seeds = [point.seed for point in group.known if point.width == width]
+            assert {0, 5} <= set(seeds)
+            assert seeds.count(5) < seeds.count(0)
+
+
 def test_what_is_known_decides_the_path_alone():
     landscape, whole, again = Landscape(noise=0.01), fresh(), fresh()
     rounds = carry_out(whole, landscape.loss)

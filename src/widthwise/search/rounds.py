@@ -21,7 +21,7 @@ from widthwise.fit import Estimate, TransferOutcome, Trial, curves, find_optima,
 from widthwise.fit.design import Sample, choose, near_optimum
 from widthwise.fit.intervals import average
 from widthwise.fit.landscape import finest
-from widthwise.fit.optimum import Optima
+from widthwise.fit.optimum import Optima, Optimum
 from widthwise.fit.powerlaw import PowerLaw, fit_power_law
 from widthwise.search.lattice import AdaptiveSearch, Lattice, Proposal
 
@@ -62,7 +62,8 @@ class GroupSearch:
     Attributes:
         search: Which rates to try.
         widths: The widths, ascending.
-        seeds: Seeds of every width; with a precision, only the first one, and others as needed.
+        seeds: Seeds of every width; with a precision, searches use only the first one, and the others follow at the
+            optimum of each width.
         start: The index of the rate to start at, at the smallest width.
         exponent: How the optimal rate is expected to change with width.
         cost: Returns the cost of a run of a width, such as its FLOPs.
@@ -128,6 +129,8 @@ class GroupSearch:
             start, before = (start if proposal.optimum is None else proposal.optimum), width
         if self.precision is not None:
             while batch := self._narrowing(self.precision):
+                yield batch
+            if batch := self._seeding():
                 yield batch
         if self.loss_precision is not None:
             while batch := self._repeating(self.loss_precision):
@@ -202,6 +205,19 @@ class GroupSearch:
             if taken[point.width] + sum(before.width == point.width for before in chosen[:place]) < self.most_runs
         ]
 
+    def _seeding(self) -> list[Sample]:
+        """Return a run at the optimum of each width for those of the seeds that it has not seen."""
+        return [
+            Sample(optimum.width, self._nearest(optimum), seed)
+            for optimum in self._optima().known
+            for seed in self.seeds
+            if seed not in {point.seed for point in self.known if point.width == optimum.width}
+        ]
+
+    def _nearest(self, optimum: Optimum) -> float:
+        """Return the rate on the lattice that is nearest to an optimum, in octaves."""
+        return round(optimum.octaves.value / self.search.step) * self.search.step
+
     def _repeating(self, precision: float) -> list[Sample]:
         """Return runs with new seeds at the optima of the smallest and largest width whose loss is not precise enough.
 
@@ -215,7 +231,7 @@ class GroupSearch:
             used = {point.seed for point in self.known if point.width == optimum.width}
             left = self.most_runs - sum(point.width == optimum.width for point in self.known)
             wanted = math.ceil(seeds * (now / precision) ** 2) - seeds
-            octave = round(optimum.octaves.value / self.search.step) * self.search.step
+            octave = self._nearest(optimum)
             for _ in range(min(wanted, left)):
                 new.append(Sample(optimum.width, octave, self._new_seed(used)))
                 used.add(new[-1].seed)

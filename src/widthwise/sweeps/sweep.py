@@ -43,7 +43,8 @@ class Sweep:
     values: tuple[int, ...] = ()
     """The sizes along an axis other than width; the base's own if empty."""
     seeds: tuple[int, ...] = ()
-    """Seeds of the initialization: each learning rate is tried with all of them. A precision adds more as needed."""
+    """Seeds of the initialization: each learning rate is tried with all of them. With a precision, each optimum is, and
+    more are added as needed."""
     search: Lattice = dataclasses.field(default_factory=AdaptiveSearch)
     """Which learning rates to try: a search or a grid."""
     edge: bool = False
