@@ -226,3 +226,60 @@ def test_neither_a_sweep_nor_its_report_imports_jax(tmp_path: Path):
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert run.stdout.splitlines()[-2].startswith("True 0 0 ")
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"), [("depth", (2, 4, 8, 16)), ("batch", (16, 64, 256)), ("tokens", (10**6, 10**8))]
+)
+def test_any_axis_is_swept_by_its_name_and_resumed(tmp_path: Path, axis: str, values: tuple[int, ...]):
+    trained: list[tuple[int, float, int]] = []
+
+    def train(**point: float) -> float:
+        assert set(point) == {axis, "learning_rate", "seed"}
+        trained.append(tuple(point.values()))
+        octaves = math.log2(point["learning_rate"]) + 8 + 0.5 * math.log2(point[axis] / values[0])
+        return 2 * math.exp(0.05 * octaves**2)
+
+    again = functools.partial(
+        ww.sweep, train, axis=axis, values=values, learning_rate=3e-3, study=tmp_path, show=False, precision=0.15
+    )
+    result = again()
+    assert result.exponent.contains(-0.5)
+    assert result.transfer.axis == axis
+    assert f"{axis}  optimal learning rate" in str(result)
+    whole = list(trained)
+    assert again().exponent == result.exponent
+    assert trained == whole
+    # A sweep over width in the same study is another one.
+    ww.sweep(
+        lambda width, learning_rate, seed: 1.5 + learning_rate,
+        widths=(1, 2),
+        learning_rate=1e-3,
+        study=tmp_path,
+        precision=None,
+        show=False,
+        settings=result.settings,
+        max_runs=4,
+    )
+    with Study.open(tmp_path) as study:
+        assert {row.spec.get("axis", "width") for row in study.runs()} == {axis, "width"}
+    assert again().exponent == result.exponent
+    assert axis in (tmp_path / "report" / result.report().name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"axis": "height", "values": (1, 2)}, "axis is 'height': expected one of width, depth, batch, tokens"),
+        ({"axis": "depth", "widths": (1, 2)}, "widths are given but the axis is depth: expected values"),
+        ({"values": (1, 2)}, "values are given but the axis is width: expected widths"),
+        ({}, r"widths are \(\): expected integers of 1 or more"),
+        ({"axis": "depth", "values": (2, 4)}, r"train is called as train\(depth=…"),
+    ],
+)
+def test_axes_that_cannot_be_swept_are_refused_in_one_line(arguments, message: str):
+    def train(width, learning_rate, seed):
+        return 1.0
+
+    with pytest.raises(ValueError, match=message):
+        ww.sweep(train, learning_rate=1e-3, precision=None, show=False, **arguments)

@@ -17,19 +17,30 @@ from widthwise.search.lattice import AdaptiveSearch
 from widthwise.search.result import SweepResult
 from widthwise.search.rounds import GroupSearch, check_precision
 from widthwise.study import Outcome, Request, Study
+from widthwise.study.axes import AXES, OWN, WIDTH, axis_of, size_of
 from widthwise.study.encoding import encode, key
-from widthwise.study.fits import OWN
 
 
 class SearchPoint(NamedTuple):
-    """A run to train. It is a tuple, so that it can come back from a queue as plain numbers."""
+    """A run to train. It is a tuple, so that it can come back from a queue as plain numbers.
+
+    Along another axis, `width` is the size along it.
+    """
 
     width: int
     learning_rate: float
     seed: int
 
     def __str__(self) -> str:
-        return f"width {self.width}, learning rate {self.learning_rate:.3g}, seed {self.seed}"
+        return self.describe(WIDTH.name)
+
+    def describe(self, axis: str) -> str:
+        """Describe the run in words."""
+        return f"{axis} {self.width}, learning rate {self.learning_rate:.3g}, seed {self.seed}"
+
+    def named(self, axis: str) -> dict[str, Any]:
+        """Return its numbers by name."""
+        return {axis: self.width, "learning_rate": self.learning_rate, "seed": self.seed}
 
 
 class Search:
@@ -37,20 +48,24 @@ class Search:
 
     Args:
         widths: The widths.
+        axis: What grows: width, depth, batch or tokens.
+        values: The sizes along another axis than width.
         learning_rate: Where to start at the smallest width. Rates are powers of √2, so the nearest one is tried.
         precision: Go on until the exponent of the optimal rate is known to this much to each side (95 %). With None,
             every width is searched by itself, which tries the best rate of each.
         until_verdict: Whether to stop before that once it is clear whether the rate transfers.
-        seeds: The first seeds to use; a precision adds more as needed.
+        seeds: The seeds that every width gets; a precision adds more as needed.
         edge: Whether to locate the stability edge of every width too.
         cost: Returns what a run of a width costs, in any unit: cheap runs are preferred. Width squared by default, as
-            the weights of a layer, and with them the work of a step, grow with the product of its two sides.
+            the weights of a layer, and with them the work of a step, grow with the product of its two sides; depth,
+            tokens, and the same for all batch sizes, on as many tokens.
         max_runs: The most runs to ask for, with those that the study holds. Each width has at most 40 in any case.
         study: The folder of a study to store losses in, and to take those from that are known; None for neither.
         settings: Names and values that tell this sweep from others in the study. Change them, or the study, whenever
             you change what is trained: known losses are not computed again.
 
     Attributes:
+        axis: What grows.
         losses: What is known, by run: the loss, NaN where training diverged.
 
     >>> search = Search(widths=(64, 128), learning_rate=0.01, precision=None)
@@ -64,8 +79,10 @@ class Search:
     def __init__(
         self,
         *,
-        widths: Sequence[int],
         learning_rate: float,
+        widths: Sequence[int] = (),
+        axis: str = WIDTH.name,
+        values: Sequence[int] = (),
         precision: float | None = 0.1,
         until_verdict: bool = False,
         seeds: Sequence[int] = (0,),
@@ -75,17 +92,17 @@ class Search:
         study: Path | str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        widths, seeds = _whole("widths", widths, least=1), _whole("seeds", seeds, least=0)
+        widths, seeds = read_sizes(axis, widths, values), _whole("seeds", seeds, least=0)
         if not (_is_number(learning_rate) and 0 < float(learning_rate) < math.inf):
             raise ValueError(f"learning_rate is {learning_rate!r}: expected a number above 0")
         if max_runs is not None and max_runs < 1:
             raise ValueError(f"max_runs is {max_runs}: expected 1 or more")
-        check_precision(precision, widths, until_verdict=until_verdict)
-        self.settings = _plain(settings or {})
-        cost = cost or (lambda width: width**2)
+        check_precision(precision, widths, until_verdict=until_verdict, axis=axis)
+        self.axis, self.settings = axis, _plain(settings or {})
+        cost = cost or AXES[axis].cost
         for width in widths:
             if not 0 < (price := cost(width)) < math.inf:
-                raise ValueError(f"cost of width {width} is {price}: expected a number above 0")
+                raise ValueError(f"cost of {axis} {width} is {price}: expected a number above 0")
         lattice = AdaptiveSearch()
         self._group = GroupSearch(
             search=lattice,
@@ -123,8 +140,8 @@ class Search:
         point = SearchPoint(*point)
         if point in self.losses or point not in self._batch:
             told = "was told before" if point in self.losses else "was not asked for"
-            raise ValueError(f"the run with {point} {told}: expected one that ask returned")
-        self.losses[point] = self._store(point, _read_loss(point, loss))
+            raise ValueError(f"the run with {point.describe(self.axis)} {told}: expected one that ask returned")
+        self.losses[point] = self._store(point, _read_loss(point.describe(self.axis), loss))
         self._advance()
 
     def result(self) -> SweepResult:
@@ -139,7 +156,7 @@ class Search:
             Trial(width=point.width, learning_rate=point.learning_rate, eval_loss=loss, seed=point.seed)
             for point, loss in self.losses.items()
         )
-        transfer = fit_transfer(trials)
+        transfer = fit_transfer(trials, axis=self.axis)
         return SweepResult(
             settings=self.settings,
             trials=trials,
@@ -163,7 +180,7 @@ class Search:
 
     def _missing(self, exponent: Estimate) -> list[str]:
         found = self._group.proposals.items()
-        lines = [f"width {width}: {what}" for width, proposal in found for what in proposal.missing]
+        lines = [f"{self.axis} {width}: {what}" for width, proposal in found for what in proposal.missing]
         known = f"known to ±{exponent.half_width:.2f}" if exponent.half_width < math.inf else "unknown"
         if self._batch:
             over = "out of runs" if not self.ask() else "not finished"
@@ -178,16 +195,17 @@ class Search:
             return {}
         with Study.open(self._folder) as study:
             return {
-                SearchPoint(*(row.spec[name] for name in ("width", "learning_rate", "seed"))): row.results["eval_loss"]
+                SearchPoint(size_of(row.spec), row.spec["learning_rate"], row.spec["seed"]): row.results["eval_loss"]
                 for row in study.runs()
-                if row.ended and row.spec.get(OWN) == self.settings
+                if row.ended and row.spec.get(OWN) == self.settings and axis_of(row.spec).name == self.axis
             }
 
     def _store(self, point: SearchPoint, loss: float) -> float:
         """Store a loss; return the one that the study holds, which may have come from elsewhere before."""
         if self._folder is None:
             return loss
-        spec = {"width": point.width, "learning_rate": point.learning_rate, "seed": point.seed, OWN: self.settings}
+        axis = {} if self.axis == WIDTH.name else {"axis": self.axis}
+        spec = {**axis, **point.named(self.axis), OWN: self.settings}
         run = key(encode(spec))
         status = "finished" if math.isfinite(loss) else "diverged"
         with Study.open(self._folder) as study:
@@ -200,16 +218,26 @@ def _points(samples: Sequence[Sample]) -> dict[SearchPoint, Sample]:
     return {SearchPoint(each.width, 2.0**each.octave, each.seed): each for each in samples}
 
 
-def _read_loss(point: SearchPoint, loss: Any) -> float:
+def _read_loss(run: str, loss: Any) -> float:
     value = None
     if _is_number(loss):
         with contextlib.suppress(TypeError, ValueError, RuntimeError):  # an array or a tensor of several numbers
             value = float(loss.detach() if hasattr(loss, "detach") else loss)  # PyTorch warns about gradients
     if value is None:
-        raise ValueError(f"the loss of the run with {point} is of type {type(loss).__name__}: expected a number")
+        raise ValueError(f"the loss of the run with {run} is of type {type(loss).__name__}: expected a number")
     if value <= 0:
-        raise ValueError(f"the loss of the run with {point} is {value:g}: expected a number above 0, NaN or infinity")
+        raise ValueError(f"the loss of the run with {run} is {value:g}: expected a number above 0, NaN or infinity")
     return value if math.isfinite(value) else math.nan
+
+
+def read_sizes(axis: str, widths: Sequence[int], values: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes along an axis; raise ValueError where they are those of another, or no sizes."""
+    if axis not in AXES:
+        raise ValueError(f"axis is {axis!r}: expected one of {', '.join(AXES)}")
+    used, unused = (("widths", widths), ("values", values))[:: 1 if axis == WIDTH.name else -1]
+    if len(unused[1]):
+        raise ValueError(f"{unused[0]} are given but the axis is {axis}: expected {used[0]}")
+    return _whole(*used, least=1)
 
 
 def _whole(name: str, values: Sequence[int], *, least: int) -> tuple[int, ...]:

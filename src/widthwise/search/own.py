@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsFloat
 
-from widthwise.search.ask_tell import Search
+from widthwise.search.ask_tell import Search, read_sizes
 from widthwise.search.result import SweepResult
 
 
 def sweep(
     train: Callable[..., SupportsFloat],
     *,
-    widths: Sequence[int],
     learning_rate: float,
+    widths: Sequence[int] = (),
+    axis: str = "width",
+    values: Sequence[int] = (),
     precision: float | None = 0.1,
     until_verdict: bool = False,
     seeds: Sequence[int] = (0,),
@@ -35,14 +37,16 @@ def sweep(
 
     Args:
         train: Trains a model and returns its final eval loss, a number above 0, or NaN or infinity if it diverged. It
-            is called with the keyword arguments `width`, `learning_rate` and `seed`.
+            is called with the keyword arguments `width`, or another axis, `learning_rate` and `seed`.
         widths: The widths.
+        axis: What grows: width, depth, batch or tokens. `train` takes the size along it by this name.
+        values: The sizes along another axis than width.
         learning_rate: Where to start at the smallest width.
         precision: The half-width of the exponent's interval to reach; see `Search`.
         until_verdict: Whether to stop earlier, once it is clear whether the rate transfers.
-        seeds: The first seeds to use.
+        seeds: The seeds that every width gets.
         edge: Whether to locate the stability edge too.
-        cost: Returns the cost of a run of a width; width squared by default.
+        cost: Returns the cost of a run of a width; see `Search`.
         max_runs: The most runs.
         study: The folder of a study in which every loss is stored as soon as it is known.
         settings: Names and values that tell this sweep from others in the study, such as `{"plan": "mup"}`; the name of
@@ -56,9 +60,12 @@ def sweep(
     >>> str(result.verdict.outcome)
     'transfers'
     """
-    _check_arguments(train)
+    read_sizes(axis, widths, values)
+    _check_arguments(train, axis)
     search = Search(
         widths=widths,
+        axis=axis,
+        values=values,
         learning_rate=learning_rate,
         precision=precision,
         until_verdict=until_verdict,
@@ -73,10 +80,10 @@ def sweep(
         _say(f"{len(search.losses)} runs are known from the study")
     while points := search.ask():
         for point in points:
-            search.tell(point, train(**point._asdict()))
+            search.tell(point, train(**point.named(axis)))
             if show:
                 loss = search.losses[point]
-                _say(f"{point}: {'diverged' if math.isnan(loss) else f'loss {loss:.4f}'}")
+                _say(f"{point.describe(axis)}: {'diverged' if math.isnan(loss) else f'loss {loss:.4f}'}")
         if show:
             _say(f"after {len(search.losses)} runs: {search.result().verdict}")
     return search.result()
@@ -86,7 +93,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _check_arguments(train: Callable[..., Any]) -> None:
+def _check_arguments(train: Callable[..., Any], axis: str) -> None:
     try:
         signature = inspect.signature(train)
     except TypeError:
@@ -94,10 +101,10 @@ def _check_arguments(train: Callable[..., Any]) -> None:
     except ValueError:  # some functions that are not written in Python do not tell
         return
     try:
-        signature.bind(width=1, learning_rate=1.0, seed=0)
+        signature.bind(**{axis: 1}, learning_rate=1.0, seed=0)
     except TypeError as error:
         raise ValueError(
-            f"train is called as {_name(train)}(width=…, learning_rate=…, seed=…), but it is "
+            f"train is called as {_name(train)}({axis}=…, learning_rate=…, seed=…), but it is "
             f"{_name(train)}{signature}: {error}"
         ) from None
 

@@ -23,6 +23,7 @@ class Axis:
         size: Returns the size of a specification, given by field.
         change: Returns the fields that give a specification another size.
         grows: Whether the model grows along it, in parameters.
+        cost: What a run costs in relation to others along it, as far as that follows from the size.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Axis:
     size: Callable[[Mapping[str, Any]], int]
     change: Callable[[Mapping[str, Any], int], dict[str, int]]
     grows: bool = False
+    cost: Callable[[int], float] = float
 
 
 def _in_batches_of(spec: Mapping[str, Any], batch: int) -> dict[str, int]:
@@ -54,6 +56,7 @@ WIDTH = Axis(
     size=lambda spec: spec["width"],
     change=lambda _, size: {"width": size},
     grows=True,
+    cost=lambda size: size**2,  # the weights of a layer, and with them a step, grow with both of its sides
 )
 DEPTH = Axis(
     name="depth",
@@ -69,6 +72,7 @@ BATCH = Axis(
     fields=frozenset({"batch", "steps", "warmup", "eval_batches"}),
     size=lambda spec: spec["batch"],
     change=_in_batches_of,
+    cost=lambda _: 1,  # the number of tokens stays
 )
 TOKENS = Axis(
     name="tokens",
@@ -78,6 +82,9 @@ TOKENS = Axis(
     change=lambda spec, size: _with_steps(spec, size / _tokens_per_step(spec)),
 )
 
+OWN = "settings"
+"""What a request has in place of a specification if its run is that of a training function of one's own. Its
+size has the name of its axis."""
 AXES: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in (WIDTH, DEPTH, BATCH, TOKENS)})
 """The axes by name."""
 
@@ -85,3 +92,15 @@ AXES: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in (WIDTH,
 def axis_of(request: Mapping[str, Any]) -> Axis:
     """Return the axis that a request was made for: width unless it says otherwise, as in studies from before."""
     return AXES[request.get("axis", WIDTH.name)]
+
+
+def size_of(request: Mapping[str, Any]) -> int:
+    """Return the size of a request along its axis."""
+    axis = axis_of(request)
+    return request[axis.name] if OWN in request else axis.size(request)
+
+
+def changing(request: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names in a request that change along its axis."""
+    axis = axis_of(request)
+    return frozenset({axis.name}) if OWN in request else axis.fields

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from widthwise.fit import TOLERANCE, Transfer, Trial, fit_transfer
-from widthwise.study.axes import axis_of
+from widthwise.study.axes import OWN, axis_of, changing, size_of
 from widthwise.study.setting import Setting
 from widthwise.study.store import Row
 from widthwise.theory import read_rates
@@ -20,8 +20,6 @@ from widthwise.theory import read_rates
 TUNING = "tuning"
 """The name of the constants in requests of a search for constants: such rows belong to no group."""
 
-OWN = "settings"
-"""What a request has in place of a specification if its run is that of a training function of one's own."""
 _NAMED = {"parameterization", "optimizer", "alignment", "constants", "horizon"} | {
     f"{role}_constant" for role in ("embedding", "hidden", "readout")
 }
@@ -117,12 +115,8 @@ def alike(rows: Iterable[Row], among: Iterable[Row]) -> list[Row]:
     """
     groups: dict[tuple[Any, ...], set[int]] = {}
     for row in rows:
-        groups.setdefault(_shared(row.spec), set()).add(axis_of(row.spec).size(row.spec))
-    return [
-        row
-        for row in among
-        if OWN not in row.spec and axis_of(row.spec).size(row.spec) in groups.get(_shared(row.spec), ())
-    ]
+        groups.setdefault(_shared(row.spec), set()).add(size_of(row.spec))
+    return [row for row in among if size_of(row.spec) in groups.get(_shared(row.spec), ())]
 
 
 def _differing(groups: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -151,7 +145,7 @@ def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], 
 
 
 def _shared(spec: dict[str, Any]) -> tuple[Any, ...]:
-    left_out = {"learning_rate", "seed", *axis_of(spec).fields}
+    left_out = {"learning_rate", "seed", *changing(spec)}
     if spec.get("horizon") == "compute_optimal":
         left_out.add("steps")
     if spec.get("rates") is not None:  # one rule can be written in several ways: -0.5 and -1/2
@@ -172,7 +166,7 @@ def _hashable(value: Any) -> Any:
 def _trial(row: Row) -> Trial:
     loss, axis = row.results.get("eval_loss"), axis_of(row.spec)
     return Trial(
-        width=axis.size(row.spec),
+        width=size_of(row.spec),
         learning_rate=row.spec["learning_rate"],
         eval_loss=loss if row.status == "finished" and loss is not None else math.nan,
         seed=row.spec["seed"],
