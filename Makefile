@@ -1,20 +1,27 @@
-# Two commands do everything: `make demo` shows what Widthwise does, `make test` checks all of it.
-# Both install what they need into .venv first, in pinned versions; that step runs again only when the pins change.
+# Three commands do everything: `make demo` shows what Widthwise does, `make docs` builds its documentation as a site, and
+# `make test` checks all of it. They install what they need into .venv first, in pinned versions; that step runs again
+# only when the pins change.
 
 PYTHON ?= python3
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 BIN := .venv/bin
 READY := .venv/dev-$(VERSION)
 READY_FOR_DEMO := .venv/lab-$(VERSION)
+READY_FOR_DOCS := .venv/docs-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types unit browser test-gpu format clean
+.PHONY: demo docs test lint types unit browser test-gpu format clean
 
 demo: $(READY_FOR_DEMO)
 	@echo "Training small transformers until the answer is clear: some minutes on two cores, at once the second time."
 	@$(BIN)/widthwise experiment transfer --scale cpu --parameterizations mup --settings global full \
 		--precision 0.06 --until-verdict --processes 2 --study studies/demo
+
+# The variable stops a notice about a future version of MkDocs, which the pins exclude.
+docs: $(READY_FOR_DOCS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Wrote site/index.html, to be opened in a browser; no server and no network are needed."
 
 # Types are checked while the tests run, and what is wrong with them is printed last.
 test:
@@ -52,7 +59,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+	rm -rf site .venv .pytest_cache .ruff_cache .hypothesis
 
 # The last line: tests compare with microsoft/mup, which asks for packages that it does not need.
 .venv/%-$(VERSION): pyproject.toml constraints.txt

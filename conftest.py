@@ -9,6 +9,7 @@ MISSING = [name for name in ("torch", "transformers", "accelerate", "lightning",
 collect_ignore_glob: list[str] = []
 if MISSING and not os.environ.get("CI"):
     collect_ignore_glob += ["src/widthwise/torch/*.py", "tests/torch/*.py", "docs/pytorch.md"]
+    collect_ignore_glob += [f"docs/tutorials/{name}.md" for name in ("pytorch", "mup", "large-model")]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,7 @@ import pytest
 from widthwise.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONSOLE = re.compile(r"```console\n\$ widthwise (.*)\n((?:.*\n)*?)```")
 SHOWN = [(page.name, *shown) for page in PAGES for shown in CONSOLE.findall(page.read_text())]
 
@@ -25,10 +25,16 @@ def test_a_command_prints_what_the_page_shows(page: str, arguments: str, output:
     assert [line.rstrip() for line in printed.splitlines()] == output.splitlines(), page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_inside_the_repository_lead_somewhere(page: Path):
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    shown = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert shown == pages | {"contributing.md"}
 
 
 def test_the_readme_is_an_invitation():
