@@ -437,3 +437,11 @@ command()
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == code
     assert [line for line in run.stdout.splitlines() if not line.startswith("widthwise")] == said
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "noted"), [("muon", True), ("muon_max", True), ("muon+adam", False), ("adam", False)]
+)
+def test_muon_for_every_layer_is_said_to_be_that(capsys, optimizer: str, noted: bool):
+    text = printed(capsys, "--optimizer", optimizer, "--parameterization", "mup")
+    assert (f"--optimizer {optimizer}+adam" in text) == noted

@@ -117,6 +117,11 @@ class ExponentsCommand:
             return 0
         if len(cases) == 1 or not self.depth:
             print(_tabulate(cases, rules, solved=solved), end="\n\n" if self.depth else "\n")
+        if self.optimizer is not None and (mixture := f"{self.optimizer.name}+adam") in ALL_FAMILIES:
+            print(
+                f"{self.optimizer.name} trains every layer here; in plans and training, Adam trains all but the hidden"
+            )
+            print(f"matrices: --optimizer {mixture}")
         if self.depth:
             deep = [assess_depth(rule, family) for rule in self.depth for family in self._families()]
             print(tabulate_depth_decay(deep, rules) if rules else tabulate_depth(deep))
