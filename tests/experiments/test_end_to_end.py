@@ -33,7 +33,7 @@ def test_alignment_is_measured_read_and_never_trained_again(tmp_path: Path):
         counts = count_stages(stages, vocabulary=257, results=results)
         assert [(count.most, count.known) for count in counts] == [(0, 3), (0, 1)]
         reading = EXPERIMENT.read(Results(study, "alignment", "smoke"))
-        curves, _ = reading.exhibits
+        curves, *_ = reading.exhibits
         assert isinstance(curves, AlignmentCurves)
         (points,) = curves.panels.values()
         assert [points[0].step, points[-1].step] == [0, 4]

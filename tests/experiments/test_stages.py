@@ -53,7 +53,7 @@ def test_constants_are_tuned_at_the_base_width_whatever_widths_are_chosen():
 
 def test_exponents_are_measured_with_a_precision_where_there_are_two_widths_or_more():
     *_, stage = plan("transfer", Choice(), "gpu")
-    assert (stage.sweep.widths, stage.sweep.seeds, stage.sweep.precision) == ((128, 256, 512, 1024), (0,), 0.07)
+    assert (stage.sweep.widths, stage.sweep.seeds, stage.sweep.precision) == ((128, 256, 512, 1024), (0, 1), 0.07)
     *_, stage = plan("transfer", Choice(widths=(1024, 512), seeds=(3,)), "gpu")
     assert (stage.sweep.widths, stage.sweep.seeds) == ((512, 1024), (3,))
     assert stage.sweep.precision == pytest.approx(1.5 * finest((512, 1024)))  # these widths cannot tell better

@@ -1,17 +1,19 @@
 """How an experiment judges the paper's claims, from its own runs.
 
 Losses are compared at the optimum that was fitted, at the largest width and seed by seed, with the interval of the fit.
-As in the paper's choice of constants, they count as the same within 0.1 %. Seeds seldom tell so little apart, so the
-claim that something improves does not hold once it is clear that it improves by less than 0.5 %. Only optima that lie
+As in the paper's choice of constants, they count as the same within 0.1 %. Seeds seldom tell so little apart. So the
+claim that something improves holds once it is clear that it improves at all; and if that is not clear, it does not hold
+once it is clear that it improves by less than 0.5 %. Only optima that lie
 inside the range that was tried count: the best of rates that were all too small says nothing.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from widthwise.fit import Estimate
-from widthwise.fit.intervals import UNKNOWN, average
+from widthwise.fit.intervals import UNKNOWN, average, student
 from widthwise.report.findings import Finding, Judgement
 from widthwise.report.showing import percent, signed
 from widthwise.study.fits import GroupFit
@@ -20,6 +22,9 @@ SAME = 1e-3
 """The relative difference of eval losses that counts as noise, as in the paper's choice of constants."""
 NEGLIGIBLE = 5e-3
 """The relative change of eval losses that counts as none when a claim is about one."""
+SCATTER, CERTAINTY = 2.0, 4
+"""How much more differences vary between seeds than the fit says, as a variance, where nothing is known of it; and how
+many degrees of freedom that counts for. Without SGD, it is 2.2 on average over the comparisons in docs/results.md."""
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
@@ -42,19 +47,44 @@ def exponent_difference(fit: GroupFit, than: GroupFit) -> Estimate:
 def changes(fit: GroupFit | None, than: GroupFit | None) -> dict[int, Estimate]:
     """Estimate the relative change of the loss at the optimum from one setting to another, by width.
 
-    Runs with the same seed start alike and see the same data, so seeds are compared one by one. Widths are left out
+    Runs with the same seed start alike and see the same data, so seeds are compared one by one. Where they differ by
+    more than the fit says, the interval is as much wider. Widths are left out
     whose optimum lies at an end of what was tried in either setting.
     """
     if fit is None or than is None:
         return {}
     others = {optimum.width: optimum.levels for optimum in than.transfer.optima}
-    found: dict[int, Estimate] = {}
+    found: dict[int, list[Estimate]] = {}
     for optimum in fit.transfer.optima:
         other = others.get(optimum.width, {})
         pairs = [(level, other[seed]) for seed, level in optimum.levels.items() if seed in other]
         if pairs:
-            found[optimum.width] = average([difference(*pair) for pair in pairs]).through(math.expm1)
-    return found
+            found[optimum.width] = [difference(*pair) for pair in pairs]
+    factor = _widening(list(found.values()))
+    return {width: _widened(average(each), factor).through(math.expm1) for width, each in found.items()}
+
+
+def _widening(found: Sequence[Sequence[Estimate]]) -> float:
+    """Return by how much intervals have to be wider than the fit says, from how seeds scatter in several groups.
+
+    A fit knows how runs of one seed scatter around a curve. That a change of the setting does more for one seed than
+    for another shows only between seeds.
+    """
+    squares, freedom = SCATTER * CERTAINTY, CERTAINTY
+    for each in found:
+        errors = [one.half_width / student(math.inf) for one in each]
+        if len(each) > 1 and all(0 < error < math.inf for error in errors):
+            weights = [error**-2 for error in errors]
+            mean = sum(weight * one.value for weight, one in zip(weights, each, strict=True)) / sum(weights)
+            squares += sum(weight * (one.value - mean) ** 2 for weight, one in zip(weights, each, strict=True))
+            freedom += len(each) - 1
+    return math.sqrt(max(1.0, squares / freedom)) * student(freedom) / student(math.inf)
+
+
+def _widened(estimate: Estimate, factor: float) -> Estimate:
+    """Return an estimate whose interval reaches further to both sides."""
+    below, above = estimate.value - estimate.low, estimate.high - estimate.value
+    return replace(estimate, low=estimate.value - factor * below, high=estimate.value + factor * above)
 
 
 def improves(

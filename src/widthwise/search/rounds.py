@@ -128,9 +128,7 @@ class GroupSearch:
             self.proposals[width] = proposal
             start, before = (start if proposal.optimum is None else proposal.optimum), width
         if self.precision is not None:
-            while batch := self._narrowing(self.precision):
-                yield batch
-            if batch := self._seeding():
+            while batch := self._narrowing(self.precision) or self._seeding():
                 yield batch
         if self.loss_precision is not None:
             while batch := self._repeating(self.loss_precision):
@@ -205,14 +203,22 @@ class GroupSearch:
             if taken[point.width] + sum(before.width == point.width for before in chosen[:place]) < self.most_runs
         ]
 
+    def imprecise_losses(self) -> list[tuple[int, float]]:
+        """Return the widths whose loss is not as precise as asked for, with the half-width of its interval."""
+        if self.loss_precision is None:
+            return []
+        ends = [one for one in self._optima().each if one.width in (self.widths[0], self.widths[-1]) and one.interior]
+        reached = [(one.width, average(one.levels.values()).half_width) for one in ends]
+        return [(width, half) for width, half in reached if half > self.loss_precision]
+
     def _seeding(self) -> list[Sample]:
         """Return a run at the optimum of each width for those of the seeds that it has not seen."""
-        return [
-            Sample(optimum.width, self._nearest(optimum), seed)
-            for optimum in self._optima().known
-            for seed in self.seeds
-            if seed not in {point.seed for point in self.known if point.width == optimum.width}
-        ]
+        new: list[Sample] = []
+        for optimum in self._optima().known:
+            used = [point.seed for point in self.known if point.width == optimum.width]
+            missing = [seed for seed in self.seeds if seed not in used][: self.most_runs - len(used)]
+            new += [Sample(optimum.width, self._nearest(optimum), seed) for seed in missing]
+        return new
 
     def _nearest(self, optimum: Optimum) -> float:
         """Return the rate on the lattice that is nearest to an optimum, in octaves."""

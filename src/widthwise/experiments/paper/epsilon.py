@@ -134,8 +134,8 @@ def _grows(fits: Fits, scale: Scale) -> Iterator[Finding]:
             claim="the improvement grows with size",
             of=f"{called('mean_field')}, {title(per_layer)}",
             verdict=Judgement.below_zero(more),
-            measured=f"{percent(first.value)} at width {min(gap)}, {percent(last.value)} at width {max(gap)}, "
-            f"apart by {percent_interval(more)}",
+            measured=f"{percent_interval(more)}, from {percent(first.value)} at width {min(gap)} to "
+            f"{percent(last.value)} at width {max(gap)}",
             losses_of=_named("mean_field", per_layer, baseline(scale)),
         )
 
@@ -166,8 +166,8 @@ def _nearer(fits: Fits, scale: Scale) -> Iterator[Finding]:
                 claim="equivalent parameterizations are nearer to each other with epsilons per layer",
                 of=f"{called(first)} and {called(second)}",
                 verdict=Judgement.below_zero(difference(after, before)),
-                measured=f"apart by {percent_interval(before)} at the baseline, "
-                f"{percent_interval(after)} with epsilons per layer",
+                measured=f"apart by {percent_interval(after)} with epsilons per layer, "
+                f"{percent_interval(before)} at the baseline",
                 losses_of=(*_named(first, *kinds), *_named(second, *kinds)),
             )
 
