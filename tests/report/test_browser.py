@@ -39,17 +39,17 @@ def test_every_figure_is_there_and_has_a_size(opened: Page):
         assert box["width"] > 300
         assert box["height"] > 150
         assert figures.nth(index).locator("path").count() > 10
-        assert figures.nth(index).locator("title").inner_html()
+        assert figures.nth(index).get_attribute("aria-label")
 
 
 def test_anchors_lead_to_their_places_and_files_exist(opened: Page, report: WrittenReport):
     addresses = opened.locator("a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
     inside = [address for address in addresses if address.startswith("#")]
     files = [address for address in addresses if not address.startswith("#")]
-    assert len(set(inside)) == 11
+    assert len(set(inside)) == 13
     for address in dict.fromkeys(inside):
         opened.evaluate("window.scrollTo(0, 0)")
-        opened.locator(f'a[href="{address}"]').first.click()
+        opened.locator(f'a[href="{address}"]').first.evaluate("link => link.click()")
         assert opened.url.endswith(address)
         top = opened.locator(address).evaluate("target => target.getBoundingClientRect().top")
         end = opened.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 2")
@@ -93,14 +93,83 @@ def test_text_stands_out_from_what_is_behind_it(opened: Page, scheme: Literal["l
     assert [(text, ink, paper) for text, ink, paper in found if contrast(ink, paper) < 4.5] == []
     paper = opened.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (luminance(paper) < 0.1) == (scheme == "dark")
-    ticks = opened.locator("figure svg text").evaluate_all("texts => texts.map(text => getComputedStyle(text).fill)")
-    assert max(contrast(fill, paper) for fill in ticks) > 10
-    lines = opened.locator("figure svg g[id*=line2d] > path").evaluate_all(
-        "lines => lines.map(line => getComputedStyle(line).stroke).filter(stroke => stroke.startsWith('rgb('))"
+    cards = opened.locator(".card").evaluate_all("cards => cards.map(card => getComputedStyle(card).backgroundColor)")
+    assert set(cards) == {"rgb(255, 255, 255)"}  # figures are drawn for paper
+
+
+def test_the_table_of_contents_follows_and_marks_where_the_reader_is(opened: Page):
+    opened.set_viewport_size(LAPTOP)
+    opened.evaluate("scrollTo(0, 0)")
+    current = opened.locator("nav a[aria-current]")
+    targets = opened.locator("nav a").evaluate_all("links => links.map(link => link.hash)")
+    for target in ("#gallery-smoke", "#gallery-smoke-planes", "#sweeps-rates-1", targets[-1]):
+        opened.evaluate("hash => { location.hash = hash }", target)
+        opened.wait_for_function("hash => document.querySelector('nav a[aria-current]')?.hash === hash", arg=target)
+        assert current.count() == 1
+        box = current.bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] <= LAPTOP["height"]
+    opened.set_viewport_size(PHONE)
+    opened.wait_for_function("!document.querySelector('nav details').open")
+    opened.locator("nav summary").click()
+    assert opened.locator("nav li a").last.is_visible()
+    opened.set_viewport_size(LAPTOP)
+    opened.wait_for_function("document.querySelector('nav details').open")
+
+
+def test_the_page_is_complete_without_its_script(browser: Browser, report: WrittenReport):
+    context = browser.new_context(viewport=LAPTOP, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.page.as_uri())
+    links = page.locator("nav a")
+    assert links.count() == 13
+    assert all(links.nth(place).is_visible() for place in range(13))
+    assert page.locator("figure use > title").count() == 16
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("group", "starts", "says"),
+    [
+        ("means", "width 64, seed 0\n", ("learning rate ", "eval loss ")),
+        ("optimum", "optimum at width 64\nlearning rate ", ("[", "eval loss ")),
+        ("rate", "optimum at width 64\nlearning rate ", ("[", "]")),
+    ],
+)
+def test_a_point_under_the_pointer_says_what_it_is(opened: Page, group: str, starts: str, says: tuple[str, ...]):
+    opened.set_viewport_size(LAPTOP)
+    point = opened.locator(f'#sweeps-rates-1 g[id*="-{group}-0-64"] use').first
+    point.scroll_into_view_if_needed()
+    opened.wait_for_timeout(100)
+    box = point.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    opened.mouse.move(x + 2, y + 2)
+    tip = opened.locator(".tip")
+    (shown,) = [text for text in tip.inner_text().split("\n\n") if text.startswith(starts)]
+    assert all(word in shown for word in says)
+    opened.mouse.move(x, 2)
+    assert not tip.is_visible()
+
+
+def test_figures_and_tables_use_the_width_and_text_stays_readable(opened: Page):
+    opened.set_viewport_size(LAPTOP)
+    boxes = opened.locator("main > section").evaluate_all("parts => parts.map(part => part.getBoundingClientRect())")
+    column = max(each["width"] for each in boxes)
+    assert column > 0.7 * LAPTOP["width"]
+    figures = opened.locator("figure svg").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    assert min(figures) > 0.55 * column
+    assert max(figures) > 0.9 * column
+    characters = opened.locator("main p, figcaption").evaluate_all(
+        """all => all.map(one => {
+             const canvas = document.createElement('canvas').getContext('2d'), style = getComputedStyle(one);
+             canvas.font = style.font;
+             const text = one.textContent.trim();
+             return parseFloat(style.width) / (canvas.measureText(text).width / text.length);
+           })"""
     )
-    coloured = [line for line in set(lines) if line != "rgb(128, 128, 128)"]
-    assert len(coloured) > 6
-    assert min(contrast(line, paper) for line in coloured) > 2
+    assert len(characters) > 5
+    assert max(characters) < 77
 
 
 def contrast(first: str, second: str) -> float:

@@ -1,14 +1,8 @@
-"""Figures as files, and as inline SVG.
-
-A figure is drawn and laid out once, then saved as SVG, PNG and PDF. Inline in a page, the SVG uses the page's font, its
-colours follow the page from light to dark, and its ids get a prefix, since equal ids would clip another figure's lines.
-"""
+"""Figures as files: each is drawn and laid out once, then saved as SVG, PNG and PDF."""
 
 import functools
 import hashlib
 import io
-import re
-from html import escape
 from pathlib import Path
 
 import matplotlib
@@ -20,7 +14,7 @@ from matplotlib.figure import Figure
 from widthwise.report import heatmaps, lines, planes, sweeps
 from widthwise.report.alignment import alignment_figure
 from widthwise.report.exhibits import AlignmentCurves, AnyExhibit, Heatmaps, Lines, Planes, Transfers
-from widthwise.report.style import DARK, FORMATS, styled
+from widthwise.report.style import FORMATS, styled
 
 DPI = 150
 
@@ -77,25 +71,3 @@ def _seal(exhibit: AnyExhibit) -> bytes:
 def _code() -> bytes:
     modules = sorted(Path(__file__).parent.glob("*.py"))
     return b"".join(module.read_bytes() for module in modules) + matplotlib.__version__.encode()
-
-
-def inline_svg(svg: str, name: str, exhibit: AnyExhibit) -> str:
-    """Return the element that shows a saved figure in a page.
-
-    Args:
-        svg: The saved figure.
-        name: The prefix of all ids, unique in the page.
-        exhibit: What the figure shows.
-    """
-    body = svg[svg.index("<svg") : svg.rindex("<!--")]
-    width, height = (float(number) for number in re.findall(r'(?:width|height)="([\d.]+)pt"', body)[:2])
-    body = body[body.index(">") + 1 :]
-    for left_out in ("<metadata>.*?</metadata>", "<style.*?</style>", '<g id="paper">.*?</g>'):
-        body = re.sub(rf"\s*{left_out}", "", body, flags=re.DOTALL)
-    body = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", body).replace("xlink:href", "href")
-    body = re.sub("|".join(DARK), lambda found: f"light-dark({found[0]}, {DARK[found[0]]})", body)
-    return (
-        f'<svg role="img" aria-labelledby="{name}-title {name}-caption" viewBox="0 0 {width:g} {height:g}"'
-        f' style="--width: {round(width * 96 / 72)}px"><title id="{name}-title">{escape(exhibit.title)}</title>'
-        f'<desc id="{name}-caption">{escape(exhibit.caption)}</desc>{body}'
-    )

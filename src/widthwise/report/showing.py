@@ -39,14 +39,14 @@ NAMES = {
 """The names that people use for those of the code."""
 
 SWEEPS = (
-    "Above: eval loss against the base learning rate, a line for each width; only stable rates are drawn, the optimum "
-    "is marked. Below: the optimal rate against width and the power law fitted to it."
+    "Above: eval loss against the base learning rate, a line for each width; only stable rates are drawn, and a star "
+    "marks the fitted optimum. Below: the optimal rate against width and the power law fitted to it."
 )
 """How to read sweeps with their power laws."""
 BEST_LOSSES = "The eval loss with the best learning rate of each width."
+"""How to read losses against size."""
 SIZES = {"tokens": "number of tokens", "batch": "batch size"}
 """What a size along an axis is called, where it is not called as the axis."""
-"""How to read losses against size."""
 
 PaperExponent: TypeAlias = Callable[[Setting], float | None]
 """Returns the paper's exponent for a setting; None where it has none."""

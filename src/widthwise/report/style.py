@@ -1,8 +1,7 @@
 """Colours, fonts and panels that all figures share.
 
 The palette can be told apart by the color-blind, and a colour means the same in every figure. A figure is drawn once,
-for paper. A dark page shows other colours, those in `DARK`: ink becomes light, and the colours of widths grow brighter
-instead of darker.
+for paper; a dark page shows it on white.
 """
 
 import textwrap
@@ -28,16 +27,10 @@ PARAMETERIZATIONS: dict[str, str] = dict(zip(("standard", "ntk", "mup", "mean_fi
 """The colour of each parameterization."""
 MARKERS: dict[str, str] = dict(zip(PARAMETERIZATIONS, "osD^", strict=True))
 
+WIDEST = 5.4
+"""The most inches that a panel is widened to."""
 _STEPS = 24
 _RAMP = [to_hex(colormaps["viridis"](0.70 - 0.65 * step / (_STEPS - 1))) for step in range(_STEPS)]
-_DARK_RAMP = [to_hex(colormaps["viridis"](0.40 + 0.56 * step / (_STEPS - 1))) for step in range(_STEPS)]
-DARK = {
-    INK: "#e4e7eb",
-    PAPER: "#15181c",
-    **dict(zip(COLOURS, ("#4ba6e0", "#f08142", "#2fc197", "#e3a0c6"), strict=False)),
-    **dict(zip(_RAMP, _DARK_RAMP, strict=True)),
-}
-"""The colour on a dark page for each colour that changes there."""
 
 _SETTINGS: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
@@ -84,14 +77,14 @@ def panel_grid(
     Args:
         count: The number of panels.
         columns: The most panels in a row.
-        width: The width of a panel, in inches.
+        width: The width of a panel, in inches; one or two in a row are wider.
         heights: The heights of the axes in a panel, from top to bottom, in inches.
         beside: The width of the space to the right of all panels, in inches.
         share_y: Whether axes share their vertical scale: all of them, or those of a row if panels have several axes.
     """
     across = min(count, columns)
     rows = -(-count // across)
-    width *= 1.4 if across == 1 else 1.0
+    width = max(width, min(width * {1: 2.2, 2: 1.35}.get(across, 1.0), WIDEST))
     figure = Figure(
         figsize=(width * across + beside, rows * sum(heights) + 0.3),
         layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06),

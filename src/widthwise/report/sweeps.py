@@ -13,15 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from widthwise.fit import Curve, Optimum, Transfer, curves
-from widthwise.report import ticks
+from widthwise.fit import Transfer
+from widthwise.report import points, ticks
 from widthwise.report.exhibits import Transfers
+from widthwise.report.points import DrawnSize
 from widthwise.report.showing import signed, with_interval
 from widthwise.report.style import INK, PAPER, PARAMETERIZATIONS, label_panel, panel_grid, ramp
 from widthwise.study.fits import GroupFit
 
-HIGHEST = 1.35
-"""The most that the vertical axis may exceed the best loss: losses at tiny rates may be cut off."""
 FARTHEST = 3.0
 """The most octaves by which an error bar may stretch the axis."""
 LEAST_SPAN = 3.0
@@ -33,26 +32,29 @@ def draw(exhibit: Transfers) -> Figure:
     figure, panels = panel_grid(len(exhibit.fits), width=2.5, heights=(2.4, 2.0), share_y=False)
     widths = sorted({trial.width for fit in exhibit.fits for trial in fit.trials})
     colours = dict(zip(widths, ramp(len(widths)), strict=True))
-    limits = _loss_limits(exhibit.fits)
+    limits = points.loss_limits(exhibit)
     spans = [_rate_span(fit.transfer) for fit in exhibit.fits]
     half = max([LEAST_SPAN, *(high - low for low, high in spans)]) / 2
-    groups = zip(exhibit.fits, exhibit.panels, exhibit.paper, spans, panels, strict=True)
-    for fit, title, paper, (low, high), (above, below) in groups:
-        _draw_losses(above, fit, colours, limits)
+    sizes = [points.by_size(panel, fit, limits) for panel, fit in enumerate(exhibit.fits)]
+    groups = zip(exhibit.fits, sizes, exhibit.panels, exhibit.paper, spans, panels, strict=True)
+    for fit, drawn, title, paper, (low, high), (above, below) in groups:
+        _draw_losses(above, drawn, colours, limits)
         label_panel(above, title, "base learning rate", "eval loss")
         above.tick_params(labelleft=bool(above.get_ylabel()))
         middle = (low + high) / 2
-        _draw_optima(below, fit, widths, (middle - half, middle + half))
+        _draw_optima(below, fit, drawn, widths, (middle - half, middle + half))
         label_panel(below, "", fit.transfer.axis, "optimal learning rate")
         _write_exponent(below, fit.transfer, paper)
     _draw_legend(figure, colours, exhibit.fits[0].transfer.axis)
     return figure
 
 
-def _draw_losses(axes: Axes, fit: GroupFit, colours: dict[int, str], limits: tuple[float, float]) -> None:
+def _draw_losses(axes: Axes, sizes: Sequence[DrawnSize], colours: dict[int, str], limits: tuple[float, float]) -> None:
     visible: list[float] = []
-    for curve, optimum in zip(curves(fit.trials), fit.transfer.optima, strict=True):
-        visible += _draw_width(axes, curve, optimum, colours[curve.width], limits[1])
+    for size in sizes:
+        if size.optimum.edge.largest_stable is not None:
+            _draw_size(axes, size, colours[size.curve.width])
+            visible += np.log2([*size.means.x, *size.runs.x, *size.best_loss.x]).tolist()
     if visible:
         low, high = min(visible), max(visible)
         middle, reach = (low + high) / 2, max(high - low + 0.8, LEAST_SPAN) / 2
@@ -63,39 +65,19 @@ def _draw_losses(axes: Axes, fit: GroupFit, colours: dict[int, str], limits: tup
     axes.set_ylim(*limits)
 
 
-def _draw_width(axes: Axes, curve: Curve, optimum: Optimum, colour: str, highest: float) -> list[float]:
-    """Draw the losses at a width's stable rates, and return log2 of the rates whose loss is in the panel."""
-    largest = optimum.edge.largest_stable
-    if largest is None:
-        return []
-    stable = curve.octaves <= math.log2(largest) + 1e-6
-    octaves, level = curve.octaves[stable], np.exp(curve.level[stable])
+def _draw_size(axes: Axes, size: DrawnSize, colour: str) -> None:
+    """Draw a dot for each seed, a line for the mean, a cross for the largest stable rate, and a star."""
+    means, runs, best, optimum = size.means, size.runs, size.best_loss, size.optimum
+    rates, level = 2.0 ** size.curve.octaves[size.stable], np.exp(size.curve.level[size.stable])
     level = np.where(np.isfinite(level), level, np.nan)  # a seed may diverge below the optimum too
-    if len(curve.losses) > 1:
-        losses = np.exp(np.where(np.isfinite(curve.losses[:, stable]), curve.losses[:, stable], np.nan))
-        axes.plot(2.0 ** np.tile(octaves, len(losses)), losses.ravel(), ".", color=colour, alpha=0.45, ms=2.5, mew=0)
-    axes.plot(2.0**octaves, level, color=colour, marker="o", markersize=2.2, linewidth=1.3)
+    if runs.x:
+        axes.plot(runs.x, runs.y, ".", color=colour, gid=runs.gid, alpha=0.45, ms=2.5, mew=0)
+    marked = np.flatnonzero(np.isin(rates, means.x)).tolist()
+    axes.plot(rates, level, color=colour, gid=means.gid, marker="o", ms=2.2, markevery=marked, linewidth=1.3)
     if optimum.edge.smallest_unstable is not None:
-        axes.plot(largest, level[-1], color=colour, marker="x", markersize=5, mew=1.5, zorder=3)
-    best, loss = optimum.learning_rate.value, optimum.eval_loss
+        axes.plot(rates[-1], level[-1], color=colour, marker="x", markersize=5, mew=1.5, zorder=3)
     face = colour if optimum.interior else PAPER
-    axes.plot(best, loss, color=colour, marker="*", markersize=10, mfc=face, mec=INK, mew=0.6, zorder=4)
-    return octaves[level <= highest].tolist()
-
-
-def _loss_limits(fits: Sequence[GroupFit]) -> tuple[float, float]:
-    """Return the vertical limits that all upper panels share."""
-    best = [each.eval_loss for fit in fits for each in fit.transfer.optima if math.isfinite(each.eval_loss)]
-    if not best:
-        return 0.0, 1.0
-    stable: list[float] = []
-    for fit in fits:
-        edges = {optimum.width: optimum.edge.largest_stable or 0 for optimum in fit.transfer.optima}
-        stable += [trial.eval_loss for trial in fit.trials if trial.learning_rate <= edges[trial.width] * 1.0001]
-    highest = min(max([*filter(math.isfinite, stable), *best]), HIGHEST * min(best), 1.22 * max(best))
-    highest = max(highest, 1.02 * max(best))
-    margin = 0.06 * (highest - min(best))
-    return min(best) - margin, highest + margin
+    axes.plot(best.x, best.y, color=colour, gid=best.gid, marker="*", ms=10, mfc=face, mec=INK, mew=0.6, zorder=4)
 
 
 def _rate_span(transfer: Transfer) -> tuple[float, float]:
@@ -109,7 +91,9 @@ def _rate_span(transfer: Transfer) -> tuple[float, float]:
     return min(ends, default=0.0) - 0.6, max(ends, default=0.0) + 0.6
 
 
-def _draw_optima(axes: Axes, fit: GroupFit, widths: Sequence[int], span: tuple[float, float]) -> None:
+def _draw_optima(
+    axes: Axes, fit: GroupFit, sizes: Sequence[DrawnSize], widths: Sequence[int], span: tuple[float, float]
+) -> None:
     colour = PARAMETERIZATIONS.get(fit.names.get("parameterization", ""), INK)
     law = fit.transfer.law
     if law.landscape is not None:
@@ -121,15 +105,14 @@ def _draw_optima(axes: Axes, fit: GroupFit, widths: Sequence[int], span: tuple[f
         )
         axes.fill_between(along, low, high, color=colour, alpha=0.16, linewidth=0)
         axes.plot(along, value, color=colour, linewidth=1.2)
-    for optimum in fit.transfer.optima:
-        width, rate = optimum.width, optimum.learning_rate
-        if not math.isfinite(rate.value):
-            continue
-        if optimum.interior:
+    for size in sizes:
+        rate, best = size.optimum.learning_rate, size.best_rate
+        if size.optimum.interior:
             bar = [[rate.value - rate.low], [min(rate.high, rate.value * 2**9) - rate.value]]
-            axes.errorbar(width, rate.value, yerr=bar, color=colour, fmt="o", markersize=4, elinewidth=1, capsize=2)
+            bars = axes.errorbar(best.x, best.y, yerr=bar, color=colour, fmt="o", ms=4, elinewidth=1, capsize=2)
+            bars.lines[0].set_gid(best.gid)
         else:
-            axes.plot(width, rate.value, "o", mfc=PAPER, mec=colour, markersize=5)
+            axes.plot(best.x, best.y, "o", gid=best.gid, mfc=PAPER, mec=colour, markersize=5)
     ticks.sizes(axes, widths)
     axes.set_xlim(widths[0] * 2**-0.3, widths[-1] * 2**0.3)
     ticks.octaves(axes, "y", *span)

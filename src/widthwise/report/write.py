@@ -1,7 +1,8 @@
 """Write a report: a page, figures as SVG, PNG and PDF, tables as CSV and LaTeX.
 
-The page is one file with its style and its figures in it, so that it opens from disk and can be sent to somebody. Each
-file is replaced as a whole and the page comes last, so that a report can be rewritten while somebody reads it.
+The page is one file with its style, its script and its figures in it, so that it opens from disk and can be sent to
+somebody. Each file is replaced as a whole and the page comes last, so that a report can be rewritten while somebody
+reads it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,8 @@ from jinja2 import Environment, StrictUndefined
 from widthwise import __version__
 from widthwise.report import tables
 from widthwise.report.exhibits import AnyExhibit, Table
-from widthwise.report.figures import draw_files, inline_svg, saved_files
+from widthwise.report.figures import draw_files, saved_files
+from widthwise.report.inline import inline_svg
 from widthwise.report.sections import Contents
 from widthwise.study.export import write_whole
 
@@ -63,7 +65,7 @@ def write_report(
     shown: dict[str, list[Shown]] = {section.name: [] for section in contents.sections}
     for number, (section, exhibit) in enumerate(exhibits, 1):
         progress(f"drawing {number} of {len(exhibits)}: {exhibit.title}")
-        if (written := _write_exhibit(exhibit, f"{section}-{exhibit.name}", folder)) is not None:
+        if (written := _write_exhibit(exhibit, f"{section}-{exhibit.name}", folder, f"f{number}")) is not None:
             shown[section].append(written)
     page = folder / "index.html"
     write_whole(page, render(contents, shown).encode())
@@ -79,6 +81,7 @@ def render(contents: Contents, shown: Mapping[str, list[Shown]]) -> str:
         contents=contents,
         shown=shown,
         css=here.joinpath("page.css").read_text(encoding="utf-8"),
+        js=here.joinpath("page.js").read_text(encoding="utf-8"),
         tables=tables,
         unfolded=sum(len(section.findings) for section in contents.sections) <= MOST_UNFOLDED,
         version=__version__,
@@ -86,7 +89,7 @@ def render(contents: Contents, shown: Mapping[str, list[Shown]]) -> str:
     )
 
 
-def _write_exhibit(exhibit: AnyExhibit, name: str, folder: Path) -> Shown | None:
+def _write_exhibit(exhibit: AnyExhibit, name: str, folder: Path, prefix: str) -> Shown | None:
     """Write the files of an exhibit; return None if there is nothing to show yet."""
     if isinstance(exhibit, Table):
         place, contents = "tables", tables.table_files(exhibit)
@@ -97,5 +100,5 @@ def _write_exhibit(exhibit: AnyExhibit, name: str, folder: Path) -> Shown | None
     paths = {kind: f"{place}/{name}.{kind}" for kind in contents}
     for kind in reversed(contents):  # the SVG last: its seal vouches for the other formats
         write_whole(folder / paths[kind], contents[kind])
-    svg = inline_svg(contents["svg"].decode(), name, exhibit) if "svg" in contents else ""
+    svg = inline_svg(contents["svg"].decode(), prefix, exhibit) if "svg" in contents else ""
     return Shown(name=name, exhibit=exhibit, files=paths, svg=svg)

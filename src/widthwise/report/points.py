@@ -1,0 +1,140 @@
+"""The points of a sweep figure, and what a page says about each when the pointer is on it.
+
+A figure and its texts are made of the same points, in the same order. The markers of a figure are in groups with names,
+which tell where a text belongs. Only what can be seen is a point.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from widthwise.fit import Curve, Estimate, Optimum, curves
+from widthwise.report.exhibits import Transfers
+from widthwise.study.fits import GroupFit
+
+HIGHEST = 1.35
+"""The most that the vertical axis may exceed the best loss: losses at tiny rates may be cut off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markers:
+    """A group of markers.
+
+    Attributes:
+        name: The name of the group in the file.
+        x: Where they are.
+        y: Where they are.
+        texts: What to say about each, in lines.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    texts: tuple[str, ...]
+
+    @property
+    def gid(self) -> str | None:
+        """The name for Matplotlib; None if there is no marker to be found by it."""
+        return self.name if self.x else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnSize:
+    """What is drawn of a width, or of another size along the axis.
+
+    Attributes:
+        curve: The losses.
+        optimum: The optimum.
+        stable: Which rates of the curve are stable.
+        means: The mean losses at stable rates; with one seed, these are its runs.
+        runs: The losses of all seeds at stable rates; none if there is but one seed.
+        best_loss: The optimum among losses.
+        best_rate: The optimum among rates against width.
+    """
+
+    curve: Curve
+    optimum: Optimum
+    stable: np.ndarray
+    means: Markers
+    runs: Markers
+    best_loss: Markers
+    best_rate: Markers
+
+    @property
+    def points(self) -> tuple[Markers, ...]:
+        """All of its points."""
+        return self.means, self.runs, self.best_loss, self.best_rate
+
+
+def texts(exhibit: Transfers) -> dict[str, tuple[str, ...]]:
+    """Return what to say about the points of a figure, by the name of their group."""
+    limits = loss_limits(exhibit)
+    sizes = [size for panel, fit in enumerate(exhibit.fits) for size in by_size(panel, fit, limits)]
+    return {points.name: points.texts for size in sizes for points in size.points if points.gid}
+
+
+def by_size(panel: int, fit: GroupFit, limits: tuple[float, float]) -> list[DrawnSize]:
+    """Return what is drawn of a group, whose losses are seen between these limits."""
+    pairs = zip(curves(fit.trials), fit.transfer.optima, strict=True)
+    return [_size(f"{panel}-{curve.width}", fit.transfer.axis, curve, optimum, limits) for curve, optimum in pairs]
+
+
+def _size(place: str, axis: str, curve: Curve, optimum: Optimum, limits: tuple[float, float]) -> DrawnSize:
+    stable = curve.octaves <= math.log2(optimum.edge.largest_stable or 2.0**-1000) + 1e-6
+    seeds = [f"seed {seed}" for seed in curve.seeds]
+    several = len(seeds) > 1
+
+    def runs(kind: str, levels: np.ndarray, names: Sequence[str]) -> Markers:
+        losses = np.exp(levels)
+        rows, columns = np.nonzero(stable & (losses >= limits[0]) & (losses <= limits[1]))
+        rates: list[float] = (2.0 ** curve.octaves[columns]).tolist()
+        seen: list[float] = losses[rows, columns].tolist()
+        return Markers(
+            name=f"{kind}-{place}",
+            x=tuple(rates),
+            y=tuple(seen),
+            texts=tuple(
+                f"{axis} {curve.width}, {names[row]}\nlearning rate {rate:.3g}, eval loss {loss:.4f}"
+                for row, rate, loss in zip(rows.tolist(), rates, seen, strict=True)
+            ),
+        )
+
+    def best(kind: str, x: float, y: float, text: str) -> Markers:
+        known = math.isfinite(x) and math.isfinite(y)
+        return Markers(name=f"{kind}-{place}", x=(x,) * known, y=(y,) * known, texts=(text,) * known)
+
+    rate, loss = optimum.learning_rate, optimum.eval_loss
+    heading = f"{'optimum' if optimum.interior else 'best of those tried'} at {axis} {curve.width}"
+    found = f"{heading}\nlearning rate {_rate(rate)}"
+    return DrawnSize(
+        curve=curve,
+        optimum=optimum,
+        stable=stable,
+        means=runs("means", curve.level[None], ["mean of the seeds"] if several else seeds),
+        runs=runs("runs", curve.losses[: len(seeds) * several], seeds),
+        best_loss=best("optimum", rate.value, loss, f"{found}, eval loss {loss:.4f}"),
+        best_rate=best("rate", curve.width, rate.value, found),
+    )
+
+
+def loss_limits(exhibit: Transfers) -> tuple[float, float]:
+    """Return the vertical limits that all panels of losses share."""
+    fits = exhibit.fits
+    best = [each.eval_loss for fit in fits for each in fit.transfer.optima if math.isfinite(each.eval_loss)]
+    if not best:
+        return 0.0, 1.0
+    losses: list[float] = []
+    for fit in fits:
+        edges = {optimum.width: optimum.edge.largest_stable or 0 for optimum in fit.transfer.optima}
+        losses += [trial.eval_loss for trial in fit.trials if trial.learning_rate <= edges[trial.width] * 1.0001]
+    highest = min(max([*filter(math.isfinite, losses), *best]), HIGHEST * min(best), 1.22 * max(best))
+    highest = max(highest, 1.02 * max(best))
+    margin = 0.06 * (highest - min(best))
+    return min(best) - margin, highest + margin
+
+
+def _rate(rate: Estimate) -> str:
+    known = math.isfinite(rate.high) and rate.low > 0
+    return f"{rate.value:.3g} " + (f"[{rate.low:.3g}, {rate.high:.3g}]" if known else "[interval unknown]")
