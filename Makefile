@@ -4,14 +4,15 @@
 
 PYTHON ?= python3
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-BIN := .venv/bin
-READY := .venv/dev-$(VERSION)
-READY_FOR_DEMO := .venv/lab-$(VERSION)
-READY_FOR_DOCS := .venv/docs-$(VERSION)
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/dev-$(VERSION)
+READY_FOR_DEMO := $(VENV)/lab-$(VERSION)
+READY_FOR_DOCS := $(VENV)/docs-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs test lint types unit browser test-gpu format clean
+.PHONY: demo docs test lint types unit browser test-gpu test-all test-packages format clean
 
 demo: $(READY_FOR_DEMO)
 	@echo "Training small transformers until the answer is clear: some minutes on two cores, at once the second time."
@@ -40,11 +41,33 @@ types: $(READY)
 	$(BIN)/pyright
 
 unit: $(READY) browser
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal $(TESTS)
 
 # What exists on a GPU alone, with whatever JAX that machine has: its Python needs pytest, and nothing is installed.
 test-gpu:
 	JAX_PLATFORMS=cuda PYTHONPATH=src:$$PYTHONPATH $(PYTHON) -m pytest -q tests/gpu --confcutdir tests/gpu -o addopts= -W default
+
+# Before a release: all tests on each version of Python, in an environment of its own. TESTS="tests/fit -x" passes
+# arguments to pytest; PYTHONS=3.12 names the versions to test.
+PYTHONS ?= 3.11 3.12 3.13
+test-all:
+	@failed=; for version in $(PYTHONS); do \
+		python=; \
+		for each in python$$version "$$(pyenv root 2>/dev/null)"/versions/$$version.*/bin/python; do \
+			if test -z "$$python" && "$$each" -c '' 2>/dev/null; then python="$$each"; fi; \
+		done; \
+		if test -z "$$python"; then \
+			echo "Python $$version: not found, neither as python$$version nor by pyenv" >&2; failed="$$failed $$version"; continue; \
+		fi; \
+		echo "Python $$version:"; \
+		$(MAKE) --no-print-directory unit PYTHON="$$python" VENV=.venv-$$version || failed="$$failed $$version"; \
+	done; \
+	test -z "$$failed" || { echo "Failed:$$failed" >&2; exit 1; }
+
+# Before a release: what pip would install, installed for real, with each extra or with EXTRAS="jax torch". It downloads
+# some gigabytes.
+test-packages:
+	@$(PYTHON) tests/packages.py $(EXTRAS)
 
 # The report is tested in a real browser. Where none can be installed, CHROMIUM names one, or those tests are skipped.
 browser:
@@ -59,13 +82,13 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf site .venv .pytest_cache .ruff_cache .hypothesis
+	rm -rf site .venv .venv-* dist .pytest_cache .ruff_cache .hypothesis
 
 # The last line: tests compare with microsoft/mup, which asks for packages that it does not need.
-.venv/%-$(VERSION): pyproject.toml constraints.txt
+$(VENV)/%-$(VERSION): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Widthwise needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12")'
-	@echo "Installing into .venv ..."
-	@test -x $(BIN)/python$(VERSION) || $(PYTHON) -m venv --clear .venv
+	@echo "Installing into $(VENV) ..."
+	@test -x $(BIN)/python$(VERSION) || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$*]'
 	@test $* != dev || $(BIN)/python -m pip install --quiet --no-compile --no-deps mup
 	@touch $@
