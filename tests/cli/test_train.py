@@ -3,6 +3,7 @@
 What is about processes runs in processes of its own; the rest runs in this one, whose compilations it shares.
 """
 
+import errno
 import json
 import os
 import signal
@@ -102,28 +103,95 @@ def test_a_run_split_over_devices_ends_as_one_that_is_not(tmp_path: Path, capsys
     assert one["eval_loss"] == pytest.approx(eight["eval_loss"], rel=1e-4)
 
 
-def test_two_processes_train_one_run(tmp_path: Path, capsys):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    short = ["--steps", "4", "--warmup", "1", "--chunk", "2", "--checkpoint-steps", "2"]
-    options = [*COMMAND, "--json", *short]
-    environment = {**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"}
-    together = [*options, "--out", str(tmp_path / "two"), "--fsdp", "4", "--coordinator", address, "--processes", "2"]
-    processes = [
-        subprocess.Popen(
-            [*together, "--process", str(i)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for i in (0, 1)
-    ]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert "eval_loss" not in outputs[1][0]
-    alone = finished(capsys, *short, folder=tmp_path / "one")
-    result = json.loads(outputs[0][0].splitlines()[-1])
+class Pair:
+    """Two processes that train one run."""
+
+    SHORT = ("--steps", "60", "--warmup", "1", "--chunk", "2", "--evaluate-every", "60")
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder, self.before = folder, steps_on_disk(folder)
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            address = f"localhost:{free.getsockname()[1]}"
+        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+        together = ["--out", str(folder), "--fsdp", "4", "--coordinator", address, "--processes", "2"]
+        self.processes = [
+            subprocess.Popen(
+                [*COMMAND, "--json", *self.SHORT, *options, *together, "--process", str(i)],
+                env={**os.environ, "XLA_FLAGS": flags},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for i in (0, 1)
+        ]
+
+    def send_once_saved(self, process: int, wish: signal.Signals) -> None:
+        """Send a signal to one of them once there is a new checkpoint."""
+        deadline = time.monotonic() + 60
+        while not steps_on_disk(self.folder) - self.before:
+            assert time.monotonic() < deadline
+            assert [one.poll() for one in self.processes] == [None, None]
+            time.sleep(0.02)
+        self.processes[process].send_signal(wish)
+
+    def ended(self) -> list[tuple[int, str, str]]:
+        """Wait for both; return their exit codes and what they printed."""
+        outputs = [process.communicate(timeout=60) for process in self.processes]
+        return [(one.returncode, *output) for one, output in zip(self.processes, outputs, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("pair")
+    (code, printed, _), (other_code, other_printed, _) = Pair(folder, "--checkpoint-steps", "30").ended()
+    assert (code, other_code) == (0, 0)
+    assert "eval_loss" not in other_printed
+    return folder, json.loads(printed.splitlines()[-1])
+
+
+def test_two_processes_train_one_run(undisturbed_pair, tmp_path: Path, capsys):
+    folder, result = undisturbed_pair
+    alone = finished(capsys, *Pair.SHORT, folder=tmp_path)
     assert result["run"] == alone["run"]
     assert result["eval_loss"] == pytest.approx(alone["eval_loss"], rel=1e-4)
-    assert steps_on_disk(tmp_path / "two") == {2, 4}
+    assert steps_on_disk(folder) == {30, 60}
+
+
+def test_two_processes_stop_together_end_together_and_resume_to_the_same_numbers(undisturbed_pair, tmp_path: Path):
+    stopped = Pair(tmp_path, "--checkpoint-steps", "2")
+    stopped.send_once_saved(1, signal.SIGTERM)  # the other one hears of it
+    for code, _, said in stopped.ended():
+        assert code == 130
+        assert said == "widthwise train: interrupted and saved: run the same command to resume\n"
+
+    killed = Pair(tmp_path, "--checkpoint-steps", "2")
+    killed.send_once_saved(1, signal.SIGKILL)
+    began = time.monotonic()
+    (code, _, said), _ = killed.ended()
+    assert time.monotonic() - began < 60
+    assert code not in (0, 2)
+    assert said.count("\n") == 1
+    assert said.startswith("widthwise train: process 0 of 2: ")
+    assert said.endswith(": start all of them again to resume\n")
+
+    resumed = Pair(tmp_path, "--checkpoint-steps", "30")
+    (code, printed, _), _ = resumed.ended()
+    assert code == 0
+    ours, theirs = json.loads(printed.splitlines()[-1]), undisturbed_pair[1]
+    assert (ours["train_loss"], ours["eval_loss"]) == (theirs["train_loss"], theirs["eval_loss"])
+
+
+def test_a_full_disk_is_named_in_one_line_and_ends_with_1(tmp_path: Path, capfd, monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as writing raises it, without a name
+
+    with monkeypatch.context() as patch:
+        patch.setattr("widthwise.cli.train.write_result", fail)
+        assert main(["train", *SMALL, "--out", str(tmp_path)]) == 1
+    (folder,) = tmp_path.iterdir()
+    assert capfd.readouterr().err == f"widthwise train: [Errno 28] No space left on device: '{folder}'\n"
+    assert main(["train", *SMALL, "--out", str(tmp_path)]) == 0
 
 
 def test_embedded_text_needs_no_download(tmp_path: Path, capsys, monkeypatch):

@@ -104,6 +104,24 @@ def test_asked_to_stop_it_saves_first_and_the_same_command_goes_on(undisturbed, 
         assert results(study) == results(whole)
 
 
+def test_asked_to_stop_while_it_fits_it_stops_at_once(undisturbed, tmp_path, capsys, monkeypatch):
+    def fit(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            pass
+        pytest.fail("it waited for the fit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("widthwise.sweeps.carry_out._Group.take", fit)
+        assert main(command(tmp_path)) == 130
+    assert "interrupted and saved: run the same command to resume" in capsys.readouterr().err
+    assert finished(tmp_path) == 6
+    assert main(command(tmp_path)) == 0
+    with Study.open(tmp_path) as study, Study.open(undisturbed) as whole:
+        assert results(study) == results(whole)
+
+
 def test_long_training_losses_are_thinned_and_keep_their_end(undisturbed):
     with Study.open(undisturbed) as study:
         run = study.runs()[0].run

@@ -1,6 +1,8 @@
 """Checkpoints are written once, in the background, and no more of them are in memory than there is room for."""
 
+import errno
 import gc
+import re
 import threading
 import weakref
 from dataclasses import dataclass
@@ -143,3 +145,61 @@ def test_what_is_left_to_write_is_written_after_an_error_and_not_after_an_interr
         with pytest.raises(error, match="something"):
             end(step, error)
     assert kept_in(tmp_path) == {"best": [1], "last": []}
+
+
+def test_what_cannot_be_read_is_moved_aside_and_reported_once(tmp_path: Path, capfd):
+    said: list[str] = []
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, [jnp.full(200, step), jnp.full((20, 20), step)], {})
+    lost = [path for path in (tmp_path / "last" / "2" / "state").rglob("d/*") if path.is_file()]
+    for path in lost:
+        path.unlink()  # for which Orbax raises a plain Exception, and complains in pages
+    with Checkpoints(tmp_path, say=said.append) as checkpoints:
+        found = checkpoints.restore([jnp.zeros(200, int), jnp.zeros((20, 20), int)]) or pytest.fail("nothing was kept")
+        gc.collect()
+        assert (found[0], checkpoints.latest()) == (1, 1)
+        checkpoints.save(2, [jnp.full(200, 3)], {})
+    (aside,) = (tmp_path / "unreadable").iterdir()
+    assert (aside / "state").is_dir()
+    assert len(said) == 1
+    assert said[0].startswith("the checkpoint of step 2 cannot be read (")
+    assert f"is now {str(aside)!r}: trying an older one" in said[0]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "Input/output error"), ValueError("Failed to read: [os_error_code='5']")]
+)
+def test_a_file_system_that_fails_is_named_and_costs_no_checkpoint(tmp_path: Path, monkeypatch, error: Exception):
+    def fail(*args: object, **options: object) -> None:
+        raise error
+
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, [jnp.zeros(2)], {})
+    with Checkpoints(tmp_path) as checkpoints:
+        monkeypatch.setattr(checkpoints._last, "restore", fail)
+        with pytest.raises(OSError, match=r"last/1' cannot be read: Input/output error$"):
+            checkpoints.restore([jnp.zeros(2)])
+    assert kept_in(tmp_path) == {"best": [], "last": [1]}
+
+
+@pytest.mark.parametrize("method", ["save", "wait_until_finished", "close"])
+def test_a_full_disk_is_named_in_one_line(tmp_path: Path, monkeypatch, method: str):
+    def fail(*args: object, **options: object) -> None:
+        raise ValueError(f"RESOURCE_EXHAUSTED: Error writing {'pages' * 100}: No space left [os_error_code='28']")
+
+    checkpoints = Checkpoints(tmp_path)
+    monkeypatch.setattr(checkpoints._last, method, fail)
+    checkpoints.save(1, [jnp.zeros(2)], {})
+    line = f"a checkpoint cannot be written to {str(tmp_path)!r}: No space left on device"
+    with pytest.raises(OSError, match=f"^{re.escape(line)}$"):
+        checkpoints.close()
+
+
+def test_one_of_several_processes_does_not_wait_for_the_others_after_an_error(tmp_path: Path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(checkpoints, "close", lambda: pytest.fail("the others would have to take part"))
+    with pytest.raises(RuntimeError, match="something"), checkpoints:
+        raise RuntimeError("something")

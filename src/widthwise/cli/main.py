@@ -84,8 +84,9 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
 
     Args:
         arguments: The words after the command's name; those of this process if None.
-        leave: Called with the exit code after an interrupt for which nothing was saved: the process need not wait for
-            its threads to finish compiling.
+        leave: Called with the exit code after an error, or an interrupt for which nothing was saved: the process need
+            not wait for its threads to finish compiling, nor for others that train with it, and its one line is the
+            last.
     """
     # Fits solve small systems, where threads get into each other's way.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -98,34 +99,46 @@ def main(arguments: Sequence[str] | None = None, *, leave: Callable[[int], objec
             stream.reconfigure(errors="replace")  # a terminal without Greek letters still gets its table
     given = sys.argv[1:] if arguments is None else list(arguments)
     name = " ".join(["widthwise", *(word for word in given[:1] if word in COMMANDS)])
+
+    def end(line: str, code: int) -> int:
+        print(f"{name}: {line}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # whoever reads it may be gone
+            sys.stdout.flush()
+        leave(code)
+        return code
+
     try:
         code = _run(given)
         sys.stdout.flush()
         return code
     except ValueError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return WRONG_INPUT
+        return end(str(error), WRONG_INPUT)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("widthwise"):
             raise
-        print(f"{name}: needs {error.name}, which is not installed: pip install 'widthwise[lab]'", file=sys.stderr)
-        return WRONG_INPUT
+        extra = _extra(given, error.name)
+        return end(f"needs {error.name}, which is not installed: pip install 'widthwise[{extra}]'", WRONG_INPUT)
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         _discard_output()
         return 0
     except OSError as error:
         _discard_output()
-        print(f"{name}: {error}", file=sys.stderr)
-        return FAILED
+        return end(str(error), FAILED)
     except SavedAndStopped:
         print(f"{name}: interrupted and saved: run the same command to resume", file=sys.stderr)
         return INTERRUPTED
     except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        with contextlib.suppress(OSError):  # whoever reads it may be gone
-            sys.stdout.flush()
-        leave(INTERRUPTED)
-        return INTERRUPTED
+        return end("interrupted", INTERRUPTED)
+
+
+def _extra(given: Sequence[str], missing: str) -> str:
+    """Return the extra that has all that a command line needs, so that nobody installs one only to miss the next."""
+    name, *options = given
+    if any(option.split("=")[0] == "--ray" for option in options):
+        return "ray"
+    if name == "report" and missing in ("jinja2", "matplotlib"):
+        return "report"
+    return "text" if name == "tokenizer" else "lab"
 
 
 def _discard_output() -> None:

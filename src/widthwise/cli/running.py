@@ -6,7 +6,7 @@ The line is redrawn in place on a terminal and printed now and then elsewhere.
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -64,20 +64,50 @@ class StatusLine:
             print(text, file=sys.stderr, flush=True)
 
 
-@contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT or SIGTERM into a request to stop, which the caller polls; a second one stops at once."""
-    asked = False
+class StoppedAtOnce(KeyboardInterrupt):
+    """Raised where a command is when it is asked to stop and has nothing to save."""
 
-    def ask(*_: Any) -> None:
-        nonlocal asked
-        if asked:
+
+class Stopping:
+    """Whether a command was asked to stop, by SIGINT or SIGTERM; a second request interrupts it in any case."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        self._asked, self._at_once = False, at_once
+
+    def __call__(self) -> bool:
+        """Return whether the command was asked to stop."""
+        return self._asked
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Do not interrupt the body, which polls and saves; but interrupt what follows it."""
+        before, self._at_once = self._at_once, False
+        try:
+            yield
+        finally:
+            self._at_once = before
+        if before and self._asked:
+            raise StoppedAtOnce
+
+    def ask(self, *_: Any) -> None:
+        """Handle a signal."""
+        if self._asked:
             raise KeyboardInterrupt
-        asked = True
+        self._asked = True
+        if self._at_once:
+            raise StoppedAtOnce
 
-    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)}
+
+@contextmanager
+def stoppable(*, at_once: bool = False) -> Iterator[Stopping]:
+    """Turn the first SIGINT or SIGTERM into a request to stop, which the caller polls; a second one stops at once.
+
+    With `at_once`, the first one raises `StoppedAtOnce` where nothing is `held`: in minutes of fits, nobody polls.
+    """
+    stopping = Stopping(at_once=at_once)
+    before = {name: signal.signal(name, stopping.ask) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        yield stopping
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)

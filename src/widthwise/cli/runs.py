@@ -6,7 +6,8 @@ What has ended is read from that file and never trained again.
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +52,17 @@ def train_in(
     return results
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a path in errors that name no file, as those about a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def read_result(path: Path, read: Callable[[Any], Value]) -> Value | None:
     """Return what `read` makes of the JSON in a file, None if there is no file; raise ValueError if it fails."""
     if not path.exists():
@@ -63,7 +75,7 @@ def read_result(path: Path, read: Callable[[Any], Value]) -> Value | None:
 
 def write_result(path: Path, values: Any) -> None:
     """Write values as JSON, so that the file is either there in full or not at all."""
-    with replacing(path) as partial:
+    with naming(path), replacing(path) as partial:
         partial.write_text(json.dumps(values, indent=2))
 
 

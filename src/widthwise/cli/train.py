@@ -14,9 +14,10 @@ import tyro
 from jax.sharding import Mesh
 
 from widthwise.cli.arguments import unset
+from widthwise.cli.hosts import joined
 from widthwise.cli.output import table
 from widthwise.cli.running import SavedAndStopped, StatusLine
-from widthwise.cli.runs import open_data, read_result, train_in, write_result
+from widthwise.cli.runs import naming, open_data, read_result, train_in, write_result
 from widthwise.train import Inputs, Lanes, Result, Run, Spec, make_mesh, resolve
 from widthwise.train.logs import Logs
 
@@ -58,8 +59,11 @@ class TrainCommand:
     def run(self) -> int:
         """Train or resume, and print the results."""
         self._check()
-        if self.coordinator is not None:
-            jax.distributed.initialize(self.coordinator, self.processes, self.process)
+        with joined(self.coordinator, processes=self.processes, process=self.process):
+            self._run()
+        return 0
+
+    def _run(self) -> None:
         mesh = self._mesh()
         with StatusLine(quiet=self.json) as status:
             inputs = open_data(self.spec, status)
@@ -69,12 +73,12 @@ class TrainCommand:
             folder = self.out / _name(runs)
             results = read_result(folder / "results.json", lambda values: _matching(values, runs))
             if results is None:
-                results = self._train(runs, inputs, mesh, folder, status)
+                with naming(folder):
+                    results = self._train(runs, inputs, mesh, folder, status)
         if self.process == 0:  # which prints for all
             print("\n".join(map(json.dumps, results)) if self.json else _tabulate(runs, results, folder))
         if any(result["status"] == "interrupted" for result in results):
             raise SavedAndStopped
-        return 0
 
     def _check(self) -> None:
         for name in ("chunk", "evaluate_every", "checkpoint_steps", "fsdp", "processes"):

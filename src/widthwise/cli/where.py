@@ -10,7 +10,7 @@ import jax
 
 from widthwise.cli.arguments import count, unset
 from widthwise.cli.output import between, duration, table
-from widthwise.cli.running import SavedAndStopped, StatusLine, stoppable
+from widthwise.cli.running import SavedAndStopped, StatusLine, StoppedAtOnce, stoppable
 from widthwise.study import Study
 from widthwise.study.axes import AXES
 from widthwise.sweeps.driver import Driver, Stopped
@@ -57,7 +57,7 @@ class Where:
         say = status.say
         if self.processes is None and self.ray is None:
             wake()
-        with Study.open(folder, say=say) as study, stoppable() as stop, self.executor(say) as executor:
+        with Study.open(folder, say=say) as study, stoppable(at_once=True) as stop, self.executor(say) as executor:
             driver = Driver(
                 study,
                 executor,
@@ -65,12 +65,13 @@ class Where:
                 most_lanes=self.most_lanes,
                 show=lambda progress: status.show(describe_progress(progress)),
                 stop=stop,
+                hold=stop.held,
                 say=say,
                 speeds=None if self.ray else Speedometer(at_a_time=executor.capacity),
             )
             try:
                 yield driver
-            except Stopped:
+            except (Stopped, StoppedAtOnce):
                 raise SavedAndStopped from None
             if failed := len(driver.progress.failed):
                 status.say(f"failed packs of runs: {failed}; run the same command to try them again")

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +56,7 @@ class Driver:
         most_lanes: The most runs in a pack, if the device has memory for them; 1 on a CPU.
         show: Called with the progress whenever it changes.
         stop: Polled now and then; once it returns True, work in progress is saved and `Stopped` is raised.
+        hold: Entered while it is polled; elsewhere nothing is in progress, and a request to stop may interrupt at once.
         say: Called with a line that a user should see.
         speeds: What measures how fast packs are computed; None not to measure it.
     """
@@ -68,6 +70,7 @@ class Driver:
         most_lanes: int = 1,
         show: Callable[[SweepProgress], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
+        hold: Callable[[], AbstractContextManager[object]] = nullcontext,
         say: Callable[[str], None] = lambda _: None,
         speeds: Speedometer | None = None,
     ) -> None:
@@ -75,7 +78,7 @@ class Driver:
             raise ValueError(f"most_lanes is {most_lanes}: expected 1 or more")
         self.study, self.progress = study, SweepProgress()
         self._executor, self._options, self._most_lanes = executor, options or Options(), most_lanes
-        self._show, self._stop, self._say, self._speeds = show, stop, say, speeds
+        self._show, self._stop, self._hold, self._say, self._speeds = show, stop, hold, say, speeds
         self._device: str | None = None
         self._failed: set[str] = set()
         self._seen: set[str] = set()
@@ -96,7 +99,10 @@ class Driver:
             The eval loss of every run, NaN where it diverged; those that failed are missing.
         """
         self._until = until
-        requested = list(runs)
+        with self._hold():
+            return self._compute(list(runs), label)
+
+    def _compute(self, requested: Sequence[Run], label: str | None) -> dict[str, float]:
         self.study.ask(requested, label=label)
         by_id = {run.id: run for run in requested}
         self.progress.wanted += len(by_id.keys() - self._seen)

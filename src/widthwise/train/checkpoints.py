@@ -1,22 +1,24 @@
 """Checkpoints: the state of all lanes and the record of the run, through Orbax.
 
 The best checkpoint by held-out loss is kept, and the two newest of the others, because a machine can die while it
-writes one. Each is written completely or not at all. If the newest still cannot be read, the previous one is used, with
-a message.
+writes one. Each is written completely or not at all. If the newest still cannot be read, it is moved aside and the
+previous one is used, with a message. Nothing is deleted because it cannot be read: the file system may be to blame.
 
 Training does not wait for checkpoints: the state is copied on the device, which takes milliseconds, and the rest
 happens in the background. Early in training every evaluation finds a new best state, and a disk could not keep up with
 writing all of them, so the best state waits in memory until a checkpoint is due. If the device has no memory for
-copies, or several processes have to save together, training waits until the state has left the device, and every
-checkpoint is written at once.
+copies, training waits until the state has left the device, and every checkpoint is written at once. Several processes
+wait until it is written: they meet at barriers, where one must not be missing because it failed in the background.
 """
 
 import contextlib
-import logging
-import warnings
-from collections.abc import Callable
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from errno import EISDIR, ENODATA, ENOENT, ENOTDIR
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 
 from widthwise.parameterize import PyTree
+from widthwise.train.noise import hush
 
 if TYPE_CHECKING:  # slow to import, and most runs of a sweep end before they need it
     import orbax.checkpoint as ocp
@@ -31,6 +34,9 @@ if TYPE_CHECKING:  # slow to import, and most runs of a sweep end before they ne
 
 _COPIES = 3
 """The largest number of copies at a time: two that are being written, and the best since then."""
+
+_DAMAGED = (ENOENT, ENOTDIR, EISDIR, ENODATA)
+"""Errors of a file system that works, about files that are not as they should be."""
 
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
@@ -47,10 +53,11 @@ class Checkpoints:
     """The checkpoints of a run, or of lanes that run together, in a folder.
 
     A context manager that closes them on exit, also after an error, but not after an interrupt, which must not wait.
+    One of several processes does not close them after an error, because the others would have to take part.
     """
 
     def __init__(self, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> None:
-        self._say = say
+        self._folder, self._say = folder, say
         self._last = _manager(folder / "last", keep=2)
         self._best = _manager(folder / "best", keep=1)
         self._waiting: _Saved | None = None
@@ -79,21 +86,28 @@ class Checkpoints:
 
     def latest(self) -> int:
         """Return the newest step, whether or not it can be read; 0 if there is no checkpoint."""
-        return max((*self._best.all_steps(), *self._last.all_steps()), default=0)
+        return int(max((*self._best.all_steps(), *self._last.all_steps()), default=0))
 
     def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
-        """Return the newest readable step, states and record; None if there is no checkpoint."""
+        """Return the newest readable step, states and record; None if there is no checkpoint.
+
+        What cannot be read is moved aside.
+
+        Raises:
+            OSError: If the file system is to blame; or, in one of several processes, if a checkpoint cannot be read.
+        """
         import orbax.checkpoint as ocp
 
         shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(shapes), record=ocp.args.JsonRestore())
-        kept = [(step, manager) for manager in (self._best, self._last) for step in manager.all_steps()]
+        kept = [(int(step), manager) for manager in (self._best, self._last) for step in manager.all_steps()]
         for step, manager in sorted(kept, key=lambda one: one[0], reverse=True):
             try:
                 found = manager.restore(step, args=arguments)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                self._say(f"the checkpoint of step {step} cannot be read ({_first_line(error)}): trying an older one")
-                manager.delete(step)
+            except jax.errors.JaxRuntimeError:  # the device, or another process
+                raise
+            except Exception as error:  # Orbax raises plain ones as well
+                self._move_aside(manager, step, error)
                 continue
             return step, found["state"], found["record"]
         return None
@@ -101,9 +115,10 @@ class Checkpoints:
     def close(self) -> None:
         """Write what is pending, and wait until everything is on disk."""
         self._write_all([])
-        self._finish()
-        self._last.close()
-        self._best.close()
+        with self._naming_errors():
+            self._finish()
+            self._last.close()
+            self._best.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +126,7 @@ class Checkpoints:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         if kind is None:
             self.close()
-        elif issubclass(kind, Exception):
+        elif issubclass(kind, Exception) and jax.process_count() == 1:
             with contextlib.suppress(Exception):  # report the first error
                 self.close()
 
@@ -139,26 +154,47 @@ class Checkpoints:
 
     def _write(self, saved: list[_Saved], *, wait: bool) -> None:
         """Write one after another; without waiting, Orbax continues in its own threads once a state has been read."""
+        while saved:
+            with self._naming_errors():
+                self._write_one(saved.pop(0), wait=wait)
+
+    def _write_one(self, one: _Saved, *, wait: bool) -> None:
         import orbax.checkpoint as ocp
 
-        while saved:
-            one = saved.pop(0)
-            arguments = ocp.args.Composite(
-                state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(one.record)
-            )
-            if jax.process_count() > 1:  # processes meet at barriers, which two concurrent saves would mix up
-                self._last.wait_until_finished()
-                self._best.wait_until_finished()
-            manager = self._best if one.best else self._last
-            manager.save(one.step, args=arguments, force=True)
-            if wait:
-                manager.wait_until_finished()
+        arguments = ocp.args.Composite(state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(one.record))
+        manager = self._best if one.best else self._last
+        manager.save(one.step, args=arguments, force=True)
+        if wait:
+            manager.wait_until_finished()
 
     def _finish(self) -> None:
         """Wait for the current write, and raise its error if it failed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
+
+    def _move_aside(self, manager: "ocp.CheckpointManager", step: int, error: Exception) -> None:
+        """Move what cannot be read out of the way and say so; raise OSError if that is no use."""
+        found = Path(manager.directory) / str(step)
+        if _number(error) not in (None, *_DAMAGED):
+            raise OSError(f"the checkpoint {str(found)!r} cannot be read: {_reason(error)}") from error
+        aside = self._folder / "unreadable" / f"{found.parent.name}-{step}-{int(time.time())}"
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            aside.parent.mkdir(exist_ok=True)
+            found.rename(aside)
+        line = f"the checkpoint of step {step} cannot be read ({_reason(error)}) and is now {str(aside)!r}"
+        if jax.process_count() > 1:  # the others may have read theirs, and can only start over together
+            raise OSError(f"{line}: start all processes again to resume from an older one") from error
+        manager.reload()
+        self._say(f"{line}: trying an older one")
+
+    @contextlib.contextmanager
+    def _naming_errors(self) -> Iterator[None]:
+        """Raise an OSError of one line if a checkpoint cannot be written."""
+        try:
+            yield
+        except (OSError, ValueError) as error:  # TensorStore raises the latter
+            raise OSError(f"a checkpoint cannot be written to {str(self._folder)!r}: {_reason(error)}") from error
 
 
 def _has_room(states: PyTree, *, copies: int) -> bool:
@@ -178,11 +214,33 @@ def _has_room(states: PyTree, *, copies: int) -> bool:
 def _manager(folder: Path, *, keep: int) -> "ocp.CheckpointManager":
     import orbax.checkpoint as ocp
 
-    logging.getLogger("absl").setLevel(logging.CRITICAL)  # errors are raised anyway
-    warnings.filterwarnings("ignore", module="orbax")
-    options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, cleanup_tmp_directories=True)
+    hush()
+    options = ocp.CheckpointManagerOptions(
+        max_to_keep=keep,
+        create=True,
+        cleanup_tmp_directories=True,
+        # A write in the background that fails in one process leaves it and the others at different barriers.
+        enable_async_checkpointing=jax.process_count() == 1,
+        single_host_load_and_broadcast=jax.process_count() > 1,  # a folder may look different elsewhere for a while
+    )
     return ocp.CheckpointManager(folder.absolute(), options=options, item_names=("state", "record"))
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """Return what the operating system said, from the pages that TensorStore says, or else the first line.
+
+    >>> _reason(ValueError("RESOURCE_EXHAUSTED: Error writing [...]: No space left on device [os_error_code='28']"))
+    'No space left on device'
+    """
+    number = _number(error)
+    if number is not None:
+        return os.strerror(number)
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _number(error: Exception) -> int | None:
+    """Return the number of the operating system's error, if there is one."""
+    if isinstance(error, OSError):
+        return error.errno
+    said = re.search(r"os_error_code='(\d+)'", str(error))
+    return int(said[1]) if said else None

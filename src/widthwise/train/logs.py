@@ -7,12 +7,14 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 
 from widthwise.train.loop import Progress
+from widthwise.train.noise import hush
 
 
 class Logs:
     """One writer per run, in a folder of the same name; none in a process that does not write."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        hush()
         # A writer whose disk is full stops; with a small queue, training would then wait forever.
         self._writers = [SummaryWriter(str(folder / name), max_queue=1_000_000) for name in names]
         self._evaluated: list[float] = [math.nan] * len(names)

@@ -14,6 +14,7 @@ from widthwise.data import Evaluation
 from widthwise.measure import AlignmentPoint, Probe
 from widthwise.parameterize import PyTree
 from widthwise.train.lanes import ChunkResult, Lanes
+from widthwise.train.processes import agreed
 from widthwise.train.program import State
 
 EndStatus: TypeAlias = Literal["finished", "diverged", "interrupted"]
@@ -174,9 +175,9 @@ def train(
         if probe is not None and step in probe.steps:
             with clock.paused():
                 _measure(record, step, lanes, states, probe, initial)
-        interrupted = stop()
+        late = time.monotonic() - saved_at > checkpoint_seconds
+        interrupted, due, improved = agreed(stop(), late, improved)
         progress(_progress(record, step, steps, count))
-        due = time.monotonic() - saved_at > checkpoint_seconds
         due |= checkpoint_steps is not None and step // checkpoint_steps > (step - count) // checkpoint_steps
         due |= interrupted or step == steps
         if checkpoints is not None and (due or improved):
