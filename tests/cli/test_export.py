@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import math
 import shlex
 from pathlib import Path
 
 import pytest
 
+import widthwise as ww
 from tests.study.requests import asked, outcome
 from widthwise.cli import main
 from widthwise.study import Study
@@ -124,6 +126,7 @@ def test_the_same_commands_go_on_with_a_restored_study(tmp_path: Path, capsys):
         ("merge {new} {study} /nowhere", "there is no file '/nowhere': expected an exported study"),
         ("merge {new} {study} {damaged}", "damaged.jsonl', line 2: status of the run is 'lost': expected waiting"),
         ("merge {new} {study} {tmp}", "there is no study in "),
+        ("merge {new} {table}", "runs.csv' cannot be merged: expected a study's folder, or a .jsonl or .jsonl.gz file"),
         ("merge {damaged} {study}", "damaged.jsonl' is a file: expected the folder of a study"),
     ],
 )
@@ -133,9 +136,26 @@ def test_nonsense_is_refused_in_one_line_and_changes_nothing(
     monkeypatch.chdir(tmp_path)
     lines = [{"run": "a", "status": "waiting", "results": {}}, {"run": "b", "status": "lost", "results": {}}]
     (tmp_path / "damaged.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    names = {"study": study, "new": tmp_path / "new", "tmp": tmp_path, "damaged": tmp_path / "damaged.jsonl"}
+    (tmp_path / "runs.csv").write_text("run,status\n")
+    paths = {name: tmp_path / file for name, file in (("damaged", "damaged.jsonl"), ("table", "runs.csv"))}
+    names = {"study": study, "new": tmp_path / "new", "tmp": tmp_path, **paths}
     assert main(words.format(**names).split()) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert said in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged.jsonl", "study"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged.jsonl", "runs.csv", "study"]
+
+
+def test_an_exported_study_is_fitted_like_its_folder(tmp_path: Path, capsys):
+    def train(width: int, learning_rate: float, seed: int) -> float:
+        return 2 + (math.log2(learning_rate) + 8) ** 2 / 10
+
+    study = tmp_path / "own"
+    ww.sweep(train, widths=(64, 128), learning_rate=3e-3, precision=None, study=study, show=False)
+    assert main(["export", str(study), str(tmp_path / "all.jsonl.gz")]) == 0
+    capsys.readouterr()
+    printed = []
+    for source in (study, tmp_path / "all.jsonl.gz"):
+        assert main(["fit", str(source), "--json"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]

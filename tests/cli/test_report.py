@@ -97,7 +97,7 @@ def test_an_empty_study_is_no_error(tmp_path: Path, capsys):
     [
         (["/nowhere/at/all"], "there is no study in '/nowhere/at/all'"),
         (["/nowhere/at/all.jsonl"], "there is no file '/nowhere/at/all.jsonl': expected an exported study"),
-        ([__file__], "is a file: expected the folder of a study"),
+        ([__file__], "is no study: expected its folder, or an exported file"),
         ([], "study"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from widthwise.study.axes import AXES, axis_of
+from widthwise.study.axes import AXES, axis_of, changing, size_of
 
 SPEC = {"width": 64, "blocks": 4, "batch": 32, "steps": 300, "warmup": 30, "context": 128, "eval_batches": 8}
 
@@ -32,3 +32,14 @@ def test_tokens_are_those_of_whole_steps():
 def test_a_request_that_names_no_axis_was_made_for_widths():
     assert axis_of({"width": 64}).name == "width"
     assert axis_of({"width": 64, "axis": "depth"}).name == "depth"
+
+
+@pytest.mark.parametrize(("axis", "ratio"), [("width", 16), ("depth", 4), ("batch", 1), ("tokens", 4)])
+def test_what_a_run_costs_along_an_axis_where_nothing_else_is_known(axis: str, ratio: int):
+    assert AXES[axis].cost(32) == ratio * AXES[axis].cost(8)
+
+
+def test_the_size_of_a_run_of_one_s_own_has_the_name_of_its_axis():
+    own = {"axis": "depth", "depth": 8, "learning_rate": 0.1, "seed": 0, "settings": {}}
+    assert (size_of(own), changing(own)) == (8, {"depth"})
+    assert (size_of({**SPEC, "axis": "depth"}), changing({**SPEC, "axis": "depth"})) == (4, {"blocks"})

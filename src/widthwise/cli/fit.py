@@ -11,8 +11,9 @@ import tyro
 from widthwise.cli.arguments import positive, unset
 from widthwise.fit import TOLERANCE
 from widthwise.report.console import describe_transfer
-from widthwise.study import Study, to_csv, to_json_lines
+from widthwise.study import to_csv, to_json_lines
 from widthwise.study.decays import decay_transfers
+from widthwise.study.export import reading
 from widthwise.study.fits import GroupFit, fit_rows
 
 
@@ -24,7 +25,7 @@ class FitCommand:
     """
 
     study: Annotated[Path, tyro.conf.Positional]
-    """The study's folder."""
+    """The study's folder, or what `widthwise export` wrote of it as .jsonl or .jsonl.gz."""
     predict: Annotated[tuple[int, ...], unset("none")] = ()
     """Widths to predict the optimal learning rate for."""
     tolerance: Annotated[float, positive("X")] = TOLERANCE
@@ -38,7 +39,7 @@ class FitCommand:
 
     def run(self) -> int:
         """Fit and print."""
-        with Study.open(self.study, create=False) as study:
+        with reading(self.study) as study:
             rows = study.runs()
             if self.csv is not None:
                 to_csv(study, self.csv)

@@ -44,6 +44,8 @@ class MergeCommand:
 
 
 def _read(source: Path) -> Exported:
+    if source.is_file() and not source.name.endswith((".jsonl", ".jsonl.gz")):
+        raise ValueError(f"{str(source)!r} cannot be merged: expected a study's folder, or a .jsonl or .jsonl.gz file")
     if not source.is_dir():
         return read_json_lines(source)
     with Study.open(source, create=False) as study:

@@ -66,6 +66,8 @@ def from_json_lines(path: Path, study: Study) -> Merged:
 def reading(path: Path) -> Iterator[Study]:
     """Open the study in a folder, or the one that was exported to a file of JSON lines, to read it."""
     ending = _ending(path)
+    if ending is None and path.is_file():
+        raise ValueError(f"{str(path)!r} is no study: expected its folder, or an exported file (.jsonl or .jsonl.gz)")
     if ending is None:
         with Study.open(path, create=False) as study:
             yield study

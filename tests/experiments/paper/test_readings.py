@@ -422,6 +422,7 @@ def test_effects_that_longer_training_brings_out(study: Study):
     # 4 % more at first and 4 % less at last: as far away as before.
     assert find(reading, "Adafactor comes nearer", "standard, Adafactor").verdict is not Judgement.HOLDS
     assert find(reading, "weight decay does better", "muP, Adam").verdict is Judgement.FAILS
+    assert all(len(one.losses_of) == 2 for one in reading.findings if "mean of" not in one.of)
     mean = find(reading, "rates for no alignment", "the mean of 4 parameterizations")
     assert mean.verdict is Judgement.HOLDS
     assert mean.measured.startswith("changed by −4.0")
