@@ -48,7 +48,7 @@ def joined(coordinator: str | None, *, processes: int, process: int) -> Iterator
         raise
     except RuntimeError as error:
         _end(f"{name}: {str(error).strip().splitlines()[0][:300]}: {again}")
-    except Exception:
+    except Exception:  # a bug: show it, and do not wait for the others at exit
         traceback.print_exc()
         _end(f"{name}: failed")
 
@@ -62,7 +62,7 @@ def _print_at_the_end(line: str) -> None:
         start_new_session=True,  # Ctrl-C is for the process that it serves
     )
     os.close(reader)
-    sys.stderr = open(os.dup(2), "w", buffering=1, errors="replace")  # noqa: SIM115
+    sys.stderr = open(os.dup(2), "w", buffering=1, errors="replace")  # noqa: SIM115 (open until the process ends)
     os.dup2(writer, 2)
     os.close(writer)
 

@@ -61,7 +61,7 @@ def _shared(group: str, markers: str) -> str:
 
 
 def _with_texts(body: str, texts: Mapping[str, Sequence[str]]) -> str:
-    """Give the markers of each named group their titles, and something to hit around them."""
+    """Add a title to every marker of the named groups, and an invisible target around it."""
     hit: set[str] = set()
 
     def titled(group: re.Match[str]) -> str:
