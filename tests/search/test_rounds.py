@@ -10,7 +10,6 @@ import pytest
 from tests.sweeps.simulated import Landscape
 from widthwise.fit import Trial, curves, find_optima
 from widthwise.fit.design import Sample
-from widthwise.fit.intervals import average
 from widthwise.search.lattice import AdaptiveSearch, Grid
 from widthwise.search.rounds import GroupSearch
 
@@ -258,21 +257,22 @@ def test_the_optimum_of_the_smallest_width_is_tried_at_the_largest_where_the_fit
 
 
 @pytest.mark.parametrize("precision", [0.1, None])
-def test_more_seeds_make_the_losses_of_the_smallest_and_largest_width_as_precise_as_asked(precision: float | None):
-    plain, precise = fresh(precision=precision), fresh(precision=precision, loss_precision=0.003)
-    without, asked = carry_out(plain), carry_out(precise)
-    for place in (0, -1):
-        before, after = (
-            average(find_optima(curves(trials_of(group))).each[place].levels.values()) for group in (plain, precise)
-        )
-        assert after.half_width <= 0.003 < before.half_width
+def test_losses_get_as_many_seeds_as_asked_at_the_optima_of_the_smallest_and_largest_width(precision: float | None):
+    plain, repeated = fresh(precision=precision), fresh(precision=precision, loss_seeds=8)
+    without, asked = carry_out(plain), carry_out(repeated)
     assert asked[: len(without) - 1] == without[:-1]  # what comes before is the same
-    extra = set(precise.known) - set(plain.known)
+    seeds = {width: {point.seed for point in repeated.known if point.width == width} for width in WIDTHS}
+    assert all(seeds[width] >= set(range(8)) for width in (WIDTHS[0], WIDTHS[-1]))
+    extra = set(repeated.known) - set(plain.known)
     assert {point.width for point in extra} == {WIDTHS[0], WIDTHS[-1]}
     assert len({(point.width, point.seed) for point in extra}) == len(extra)
+    optima = {one.width: one.octaves.value for one in find_optima(curves(trials_of(plain))).each}
+    assert all(abs(point.octave - optima[point.width]) <= 0.25 for point in extra)
 
 
-def test_repeated_seeds_end_where_a_width_has_its_most_runs():
-    group = fresh(search=AdaptiveSearch(max_points=12), loss_precision=1e-5)
-    carry_out(group)
-    assert sum(point.width == WIDTHS[-1] for point in group.known) <= 12
+def test_fewer_seeds_for_losses_than_there_are_add_nothing():
+    plain, repeated = fresh(seeds=(3, 5)), fresh(seeds=(3, 5), loss_seeds=1)
+    assert carry_out(plain) == carry_out(repeated)
+    more = fresh(seeds=(3, 5), loss_seeds=4)
+    carry_out(more)
+    assert {point.seed for point in more.known if point.width == WIDTHS[-1]} == {3, 5, 6, 7}

@@ -166,7 +166,7 @@ class ExperimentCommand:
         found = forecast(counts, pace)
         if not self.json:
             text = tabulate_forecast(f"{self.name} at scale {self.scale}", counts, None if reasons else found, pace)
-            more = [SEEDS] if experiment.sizes[self.scale].loss_precisions else []
+            more = [SEEDS] if experiment.sizes[self.scale].loss_seeds else []
             return 0, "\n".join([text, *more, *(f"cannot run here: {reason}" for reason in reasons)])
         values = {
             "searches": found.searches,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from widthwise.cli.arguments import named, positive, read_by, unset
+from widthwise.cli.arguments import count, named, positive, read_by, unset
 from widthwise.cli.fit import tabulate_fits
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where, count_runs, tabulate_forecast
@@ -82,9 +82,9 @@ class SweepCommand:
     chooses widths, rates and seeds that narrow its interval most for their cost."""
     until_verdict: bool = False
     """With --precision: stop earlier at settings for which it is clear whether the learning rate transfers."""
-    loss_precision: Annotated[float | None, positive("X"), unset("as the search leaves it")] = None
-    """Train more seeds at the optima of the smallest and largest width, until losses are known to this fraction: 0.003
-    tells losses apart that differ by half a percent."""
+    loss_seeds: Annotated[int, count("N")] = 0
+    """Train at least this many seeds at the optima of the smallest and largest width. Losses of settings are compared
+    seed by seed; 8 seeds often tell losses apart that differ by half a percent."""
     budget: Annotated[Budget | None, read_by("LIMIT", Budget.read), unset("no limit")] = None
     """Stop after this much: a time (20m), runs ('300 runs') or FLOPs ('2e18 flops'). The same command goes on."""
     edge: bool = False
@@ -154,7 +154,7 @@ class SweepCommand:
             edge=self.edge,
             precision=self.precision,
             until_verdict=self.until_verdict,
-            loss_precision=self.loss_precision,
+            loss_seeds=self.loss_seeds,
         )
 
     def _carry_out(self, sweep: Sweep, status: StatusLine) -> tuple[int, str]:

@@ -47,9 +47,9 @@ def carry_out(
     missing = [line for stage in stages if isinstance(stage, TuneStage) for line in _tune(stage, results, driver)]
     searches, account = [stage for stage in stages if not isinstance(stage, TuneStage)], Account(budget)
     found = _search(searches, results, driver, account)
-    for precision in experiment.sizes[scale].loss_precisions:
+    for seeds in experiment.sizes[scale].loss_seeds:
         unclear = _unclear(experiment, Results(study, experiment.name, scale))
-        found |= _search(_only(searches, unclear, precision), results, driver, account)
+        found |= _search(_only(searches, unclear, seeds), results, driver, account)
     missing += [line for group in found.values() for line in group.missing]
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     study.put(note, {"began": began, "ended": ended, "missing": missing})
@@ -85,13 +85,13 @@ def _unclear(experiment: Experiment, results: Results) -> set[Setting]:
     return {setting for one in findings if one.verdict is Judgement.UNCLEAR for setting in one.losses_of}
 
 
-def _only(stages: Sequence[SweepStage | ProbeStage], settings: set[Setting], precision: float) -> list[SweepStage]:
-    """Return the searches of these settings, with a precision of their losses."""
+def _only(stages: Sequence[SweepStage | ProbeStage], settings: set[Setting], seeds: int) -> list[SweepStage]:
+    """Return the searches of these settings, with this many seeds at their optima."""
     chosen = [
         (sweep, tuple(setting for setting in sweep.settings if setting in settings))
         for sweep in (search_of(stage).sweep for stage in stages)
     ]
-    return [SweepStage(replace(sweep, settings=some, loss_precision=precision)) for sweep, some in chosen if some]
+    return [SweepStage(replace(sweep, settings=some, loss_seeds=seeds)) for sweep, some in chosen if some]
 
 
 def _tune(stage: TuneStage, results: Results, driver: Driver) -> list[str]:

@@ -44,8 +44,8 @@ class Size:
         precision: How precisely exponents are measured, with as many seeds as that takes; None to search every width
             once, which is what a comparison of losses needs.
         until_verdict: Whether to stop before that at settings whose verdict is clear.
-        loss_precisions: How precisely losses are measured, as fractions: where a claim about them is unclear, to the
-            first of these, and if it still is, to the next. Empty to leave them as the search does.
+        loss_seeds: How many seeds losses are compared with where a claim about them is unclear: the first of these, and
+            if it still is, the next. Empty to leave them as the search does.
         edge: Whether the stability edge is located.
         parameterizations: Those of an experiment's parameterizations that are trained.
         optimizers: Those of an experiment's optimizers that are trained; all if empty.
@@ -61,7 +61,7 @@ class Size:
     seeds: tuple[int, ...] = (0,)
     precision: float | None = None
     until_verdict: bool = False
-    loss_precisions: tuple[float, ...] = ()
+    loss_seeds: tuple[int, ...] = ()
     edge: bool = False
     parameterizations: tuple[str, ...] = PARAMETERIZATIONS
     optimizers: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ SIZES: dict[Scale, Size] = {
         trials=96,
         precision=0.07,
         until_verdict=True,
-        loss_precisions=(0.004, 0.002, 0.0015),
+        loss_seeds=(4, 8, 16),
     ),
     "paper": Size(
         scale="paper",

@@ -3,9 +3,9 @@
 Widths follow each other from the smallest up: the optimum of one, moved by the theory's exponent, is where the search
 at the next begins. If a precision is asked for, these searches only find where the optima are. Then all widths are
 fitted at once, and the runs that narrow the exponent's interval most for their FLOPs come next, whatever their width,
-rate and seed, until the interval is narrow enough. If a precision of the loss is asked for, more seeds are trained at
-the optimum of the largest width: losses of two settings can only be compared as well as each of them is known. A last
-run tries the optimum of the smallest width at the largest.
+rate and seed, until the interval is narrow enough. Losses of two settings are compared seed by seed, so they may ask
+for a number of seeds at the optima of the smallest and the largest width. A last run tries the optimum of the smallest
+width at the largest.
 
 Every round depends on the losses of the rounds before it and on nothing else. So a sweep that was killed, and one that
 finds its runs in the study, takes the same path as one that ran through.
@@ -19,7 +19,6 @@ from typing import Literal, TypeAlias
 
 from widthwise.fit import Estimate, TransferOutcome, Trial, curves, find_optima, judge, mean_loss, student
 from widthwise.fit.design import Sample, choose, near_optimum
-from widthwise.fit.intervals import average
 from widthwise.fit.landscape import finest
 from widthwise.fit.optimum import Optima, Optimum
 from widthwise.fit.powerlaw import PowerLaw, fit_power_law
@@ -70,8 +69,7 @@ class GroupSearch:
         edge: Whether to locate the stability edge of every width.
         precision: The half-width of the exponent's interval to reach; None to only search every width.
         until_verdict: Whether to stop before that if the verdict is clear.
-        loss_precision: The half-width of the interval to reach for the losses at the optima of the smallest and the
-            largest width, as a fraction of them.
+        loss_seeds: How many seeds to train at the optima of the smallest and the largest width.
         known: The losses, NaN where training diverged.
         proposals: What the search at each width found.
         failed: Whether it is over because a run failed.
@@ -86,7 +84,7 @@ class GroupSearch:
     edge: bool = False
     precision: float | None = None
     until_verdict: bool = False
-    loss_precision: float | None = None
+    loss_seeds: int = 0
     known: dict[Sample, float] = field(default_factory=dict[Sample, float], init=False)
     proposals: dict[int, Proposal] = field(default_factory=dict[int, Proposal], init=False)
     failed: bool = field(default=False, init=False)
@@ -130,9 +128,8 @@ class GroupSearch:
         if self.precision is not None:
             while batch := self._narrowing(self.precision) or self._seeding():
                 yield batch
-        if self.loss_precision is not None:
-            while batch := self._repeating(self.loss_precision):
-                yield batch
+        if batch := self._repeating():
+            yield batch
         if self.precision is not None and (batch := self._reusing()):
             yield batch
 
@@ -203,45 +200,34 @@ class GroupSearch:
             if taken[point.width] + sum(before.width == point.width for before in chosen[:place]) < self.most_runs
         ]
 
-    def imprecise_losses(self) -> list[tuple[int, float]]:
-        """Return the widths whose loss is not as precise as asked for, with the half-width of its interval."""
-        if self.loss_precision is None:
-            return []
-        ends = [one for one in self._optima().each if one.width in (self.widths[0], self.widths[-1]) and one.interior]
-        reached = [(one.width, average(one.levels.values()).half_width) for one in ends]
-        return [(width, half) for width, half in reached if half > self.loss_precision]
-
     def _seeding(self) -> list[Sample]:
         """Return a run at the optimum of each width for those of the seeds that it has not seen."""
         new: list[Sample] = []
         for optimum in self._optima().known:
-            used = [point.seed for point in self.known if point.width == optimum.width]
-            missing = [seed for seed in self.seeds if seed not in used][: self.most_runs - len(used)]
-            new += [Sample(optimum.width, self._nearest(optimum), seed) for seed in missing]
+            left = self.most_runs - sum(point.width == optimum.width for point in self.known)
+            new += self._at(optimum, self.seeds)[: max(left, 0)]
         return new
+
+    def _at(self, optimum: Optimum, seeds: Sequence[int]) -> list[Sample]:
+        """Return a run at an optimum for those of some seeds that its width has not seen."""
+        used = {point.seed for point in self.known if point.width == optimum.width}
+        return [Sample(optimum.width, self._nearest(optimum), seed) for seed in seeds if seed not in used]
 
     def _nearest(self, optimum: Optimum) -> float:
         """Return the rate on the lattice that is nearest to an optimum, in octaves."""
         return round(optimum.octaves.value / self.search.step) * self.search.step
 
-    def _repeating(self, precision: float) -> list[Sample]:
-        """Return runs with new seeds at the optima of the smallest and largest width whose loss is not precise enough.
+    def _repeating(self) -> list[Sample]:
+        """Return the runs that complete the seeds that losses are compared with.
 
         The largest width is what settings are compared at, and the smallest tells how losses fall from there.
         """
-        new: list[Sample] = []
-        for optimum in self._optima().each:
-            if optimum.width not in (self.widths[0], self.widths[-1]) or not optimum.interior:
-                continue
-            seeds, now = len(optimum.levels), average(optimum.levels.values()).half_width
-            used = {point.seed for point in self.known if point.width == optimum.width}
-            left = self.most_runs - sum(point.width == optimum.width for point in self.known)
-            wanted = math.ceil(seeds * (now / precision) ** 2) - seeds
-            octave = self._nearest(optimum)
-            for _ in range(min(wanted, left)):
-                new.append(Sample(optimum.width, octave, self._new_seed(used)))
-                used.add(new[-1].seed)
-        return new
+        seeds = list(self.seeds)
+        while len(seeds) < self.loss_seeds:
+            seeds.append(self._new_seed(set(seeds)))
+        ends = (self.widths[0], self.widths[-1])
+        optima = self._optima().known if self.loss_seeds else ()
+        return [new for one in optima if one.width in ends for new in self._at(one, seeds[: self.loss_seeds])]
 
     def _reusing(self) -> list[Sample]:
         """Return the run that shows what reusing the optimum of the smallest width costs at the largest one."""

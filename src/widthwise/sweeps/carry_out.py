@@ -54,7 +54,6 @@ class GroupResult:
         reached: What was asked for and reached: the precision, or a verdict before that; None if neither.
         out_of: What was used up before the search was over: time, runs or FLOPs.
         precision: The precision that was asked for, if any.
-        losses: The widths whose loss is not as precise as asked for, with the half-width of its interval.
         failed: Whether the search is over because a run failed.
         axis: What grows.
     """
@@ -67,7 +66,6 @@ class GroupResult:
     out_of: str | None
     precision: float | None
     failed: bool
-    losses: tuple[tuple[int, float], ...] = ()
     axis: str = "width"
 
     @property
@@ -81,7 +79,6 @@ class GroupResult:
             lines.append(f"a run failed, and the search ended there after {self.runs} runs, {known}")
         elif self.precision is not None and self.reached is None:
             lines.append(f"{known} after {self.runs} runs, and no more to try")
-        lines += [f"loss at {self.axis} {width} known to ±{100 * half:.2f} % only" for width, half in self.losses]
         return [f"{self.setting.title}, {line}" for line in lines]
 
 
@@ -144,7 +141,6 @@ class _Group:
             out_of=None if reached else self.out_of,
             precision=self.job.sweep.precision,
             failed=self.search.failed,
-            losses=tuple(self.search.imprecise_losses()) if self.search.known else (),
             axis=self.job.sweep.axis,
         )
 

@@ -1,7 +1,6 @@
 """A sweep as a value: which settings, sizes and seeds to train, and how learning rates are searched."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -53,8 +52,8 @@ class Sweep:
     """Train until the interval of every setting's exponent reaches at most this far to each side."""
     until_verdict: bool = False
     """Stop before that at settings for which it is clear whether the learning rate transfers."""
-    loss_precision: float | None = None
-    """Train more seeds at the optima of the smallest and largest width until losses are known to this fraction."""
+    loss_seeds: int = 0
+    """Train at least this many seeds at the optima of the smallest and largest width."""
 
     def __post_init__(self) -> None:
         if self.axis not in AXES:
@@ -75,8 +74,8 @@ class Sweep:
         check_precision(self.precision, self.all_sizes, until_verdict=self.until_verdict, axis=self.axis)
         if self.precision is not None and not isinstance(self.search, AdaptiveSearch):
             raise ValueError("both a precision and a grid: expected one of them")
-        if self.loss_precision is not None and not 0 < self.loss_precision < math.inf:
-            raise ValueError(f"loss_precision is {self.loss_precision}: expected a number above 0")
+        if self.loss_seeds < 0:
+            raise ValueError(f"loss_seeds is {self.loss_seeds}: expected 0 or more")
         own = Setting.of(self.base.to_json()).constants
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):
@@ -154,7 +153,7 @@ class Sweep:
             edge=self.edge,
             precision=self.precision,
             until_verdict=self.until_verdict,
-            loss_precision=self.loss_precision,
+            loss_seeds=self.loss_seeds,
         )
 
     def start(self, setting: Setting) -> float:
@@ -179,7 +178,7 @@ class Sweep:
             "edge": self.edge,
             "precision": self.precision,
             "until_verdict": self.until_verdict,
-            **({} if self.loss_precision is None else {"loss_precision": self.loss_precision}),
+            **({"loss_seeds": self.loss_seeds} if self.loss_seeds else {}),
         }
 
 

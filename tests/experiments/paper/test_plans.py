@@ -224,5 +224,5 @@ def test_an_experiment_at_one_width_refuses_several():
 
 
 def test_losses_are_measured_precisely_where_claims_compare_them():
-    precise = [name for name in TRAINING if EXPERIMENTS[name].sizes["gpu"].loss_precisions]
+    precise = [name for name in TRAINING if EXPERIMENTS[name].sizes["gpu"].loss_seeds]
     assert precise == ["per-layer", "epsilon", "weight-decay", "adafactor", "constants", "length"]

@@ -130,7 +130,7 @@ EXPERIMENT = Experiment(
         "gpu": replace(
             SIZES["gpu"].at_widths(64, 128, 192, 256, head_dim=32, batch=64, steps=1200, warmup=60),
             precision=0.1,
-            loss_precisions=(),
+            loss_seeds=(),
             until_verdict=False,  # two exponents are compared, and one that clearly drifts would stop too early
         ),
         "paper": replace(SIZES["paper"], widths=tuple(width for width in PAPER_WIDTHS if width <= LARGEST)),

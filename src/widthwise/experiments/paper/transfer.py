@@ -167,7 +167,7 @@ EXPERIMENT = Experiment(
     ),
     sizes={
         **SIZES,
-        "gpu": replace(SIZES["gpu"], seeds=(0, 1), loss_precisions=()),  # exponents are compared, and no losses
+        "gpu": replace(SIZES["gpu"], seeds=(0, 1), loss_seeds=()),  # exponents are compared, and no losses
         "smoke": replace(SIZES["smoke"], parameterizations=PARAMETERIZATIONS),
         "cpu": replace(SIZES["cpu"].at_widths(32, 64, 128, 256, batch=8, steps=300, warmup=30), precision=0.1),
     },
