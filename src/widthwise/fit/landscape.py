@@ -271,24 +271,25 @@ class _Fit:
         """Move to the best fit for this noise and spread (Levenberg and Marquardt)."""
         weights = precisions(self.positions, len(self.widths), self.count, spread)
 
-        def cost(values: Array) -> float:
-            residuals, _ = self.model(values)
+        def at(values: Array) -> tuple[float, Array, Array]:
+            """Return the cost, its gradient and its hessian, the latter two over -2 and 2."""
+            residuals, derivatives = self.model(values)
             off = self.bracketed - self.bracket @ values
-            return float(residuals @ residuals) / noise**2 + float(weights @ (values - self.prior) ** 2 + off @ off)
-
-        damping, now = 1e-3, cost(self.best)
-        for _ in range(60):
-            residuals, derivatives = self.model(self.best)
-            off = self.bracketed - self.bracket @ self.best
-            gradient = derivatives.T @ residuals / noise**2 - weights * (self.best - self.prior) + self.bracket.T @ off
+            cost = float(residuals @ residuals) / noise**2 + float(weights @ (values - self.prior) ** 2 + off @ off)
+            gradient = derivatives.T @ residuals / noise**2 - weights * (values - self.prior) + self.bracket.T @ off
             hessian = derivatives.T @ derivatives / noise**2 + np.diag(weights) + self.bracket.T @ self.bracket
+            return cost, gradient, hessian
+
+        damping, (now, gradient, hessian) = 1e-3, at(self.best)
+        for _ in range(60):
             step = np.asarray(np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), gradient), float)
             step[: self.positions] = np.clip(step[: self.positions], -1.0, 1.0)
             step[self.shape_at] = np.clip(step[self.shape_at], -0.7, 0.7)
-            after = cost(self.best + step)
+            after, *slopes = at(self.best + step)
             if after < now:
                 done = now - after < 1e-7
                 self.best, now, damping = self.best + step, after, damping / 5
+                gradient, hessian = slopes
                 if done:
                     return
             elif damping > 1e6:
@@ -320,35 +321,64 @@ class _Fit:
         )
 
     def posterior(self, noises: Array) -> tuple[Array, Array, Array, Array, float, float]:
-        """Return the mixture over noises and spreads, the errors of the levels, and the means of both."""
+        """Return the mixture over noises and spreads, the errors of the levels, and the means of both.
+
+        A level meets only its own block's offset, so levels, then offsets, are eliminated one at a time, and what is
+        inverted at each noise and spread is as small as if there were no blocks.
+        """
         residuals, derivatives = self.model(self.best)
         sure = np.stack(
             [precisions(self.positions, len(self.widths), self.count, float(spread)) for spread in _SPREADS]
         )
         expected, off = self.prior - self.best, self.bracketed - self.bracket @ self.best
         squares, slopes = derivatives.T @ derivatives, derivatives.T @ residuals
-        per_noise = noises[:, None, None] ** -2
-        known = np.apply_along_axis(np.diag, 1, sure) + self.bracket.T @ self.bracket
-        hessians = squares * per_noise[..., None] + known
-        linear = slopes * per_noise + sure * expected + self.bracket.T @ off
-        inverses = np.asarray(np.linalg.inv(hessians), float)
-        shifts = np.asarray(np.einsum("nsij,nsj->nsi", inverses, linear), float)
-        misfit = (residuals @ residuals) * per_noise[..., 0] + sure @ expected**2 + off @ off
+        at_levels, at_offsets, kept = self.levels_at, self.offsets_at, slice(self.deviations_at.stop)
+        scale = noises[:, None, None] ** -2
+        linear = slopes * scale + sure * expected + self.bracket.T @ off
+        # Axes are noises, spreads (one where they do not matter), coefficients, and blocks.
+        levels = np.diag(squares[at_levels, at_levels]) * scale + sure[0, at_levels]
+        per_level = np.diag(squares[at_levels, at_offsets]) * scale / levels
+        with_levels = squares[kept, at_levels] * scale[..., None]
+        offsets = np.diag(squares[at_offsets, at_offsets]) * scale - per_level**2 * levels
+        offsets = np.maximum(offsets, 0.0) + sure[:, at_offsets]  # below 0 by rounding alone
+        with_offsets = squares[kept, at_offsets] * scale[..., None] - with_levels * per_level[..., None, :]
+        from_levels, from_offsets = with_levels / levels[..., None, :], with_offsets / offsets[..., None, :]
+        left = (
+            squares[kept, kept] * scale[..., None]
+            + np.apply_along_axis(np.diag, 1, sure[:, kept])
+            + self.bracket[:, kept].T @ self.bracket[:, kept]
+            - from_levels @ with_levels.swapaxes(-1, -2)
+            - from_offsets @ with_offsets.swapaxes(-1, -2)
+        )
+        covariances = np.asarray(np.linalg.inv(left), float)
+        by_offset = linear[..., at_offsets] - per_level * linear[..., at_levels]
+        by_kept = linear[..., kept] - _times(from_levels, linear[..., at_levels]) - _times(from_offsets, by_offset)
+        shifts = _times(covariances, by_kept)
+        shifted = (by_offset - _times(with_offsets.swapaxes(-1, -2), shifts)) / offsets
+        risen = linear[..., at_levels] / levels - _times(from_levels.swapaxes(-1, -2), shifts) - per_level * shifted
+        towards = from_offsets * per_level[..., None, :] - from_levels
+        certain = 1 / levels + per_level**2 / offsets + np.einsum("nsib,nsib->nsb", covariances @ towards, towards)
+        misfit = (residuals @ residuals) * scale[..., 0] + sure @ expected**2 + off @ off
+        gained = (linear * np.concatenate([shifts, risen, shifted], axis=-1)).sum(axis=-1)
+        determinants = np.linalg.slogdet(left)[1] + (np.log(levels) + np.log(offsets)).sum(axis=-1)
         likelihood = (
-            (np.log(sure).sum(axis=-1) - np.linalg.slogdet(hessians)[1] - misfit + (linear * shifts).sum(axis=-1)) / 2
+            (np.log(sure).sum(axis=-1) - determinants - misfit + gained) / 2
             - residuals.size * np.log(noises)[:, None]
             - (np.log(noises / NOISE)[:, None] / NOISE_SPREAD) ** 2 / 2
             - (_SPREADS / SPREAD) ** 2 / 2
         )
         weights = np.exp(likelihood - likelihood.max()) * np.gradient(np.log(noises))[:, None] * np.gradient(_SPREADS)
         weights /= weights.sum()
-        kept, levels = self.deviations_at.stop, shifts[..., self.levels_at]
-        uncertain = np.diagonal(inverses, axis1=-2, axis2=-1)[..., self.levels_at] + levels**2
         return (
             weights.ravel(),
-            (self.best + shifts)[..., :kept].reshape(-1, kept),
-            inverses[..., :kept, :kept].reshape(-1, kept, kept),
-            np.sqrt(np.einsum("ns,nsi->i", weights, uncertain)),
+            (self.best[kept] + shifts).reshape(-1, shifts.shape[-1]),
+            covariances.reshape(-1, *covariances.shape[-2:]),
+            np.sqrt(np.einsum("ns,nsb->b", weights, certain + risen**2)),
             float(np.exp(weights.sum(axis=1) @ np.log(noises))),
             float(weights.sum(axis=0) @ _SPREADS),
         )
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    """Return the product of each matrix with its vector."""
+    return (matrices @ vectors[..., None])[..., 0]
