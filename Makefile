@@ -11,6 +11,8 @@ READY_FOR_DEMO := $(VENV)/lab-$(VERSION)
 READY_FOR_DOCS := $(VENV)/docs-$(VERSION)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Many containers set it, and there every process that tests start would compile all it imports, most of its time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo docs test lint types unit browser test-gpu test-all test-packages format clean
 
