@@ -185,10 +185,14 @@ def test_optuna_is_quiet_and_left_as_it_was(monkeypatch: pytest.MonkeyPatch):
     assert not said
 
 
-def test_optuna_is_imported_only_when_it_is_asked():
-    script = "import sys, widthwise.sweeps.tuning as tuning; tuning.Tuning().result([]); print('optuna' in sys.modules)"
+def test_optuna_is_imported_only_when_it_is_asked_and_pytorch_not_at_all():
+    script = (
+        "import sys, widthwise.cli.train, widthwise.sweeps.tuning as tuning\n"
+        "tuning.Tuning().result([])\n"
+        "print([name for name in ('optuna', 'torch') if name in sys.modules])\n"
+    )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False"]
+    assert run.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

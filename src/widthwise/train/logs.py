@@ -1,13 +1,31 @@
 """TensorBoard event files with the losses of each run."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-from tensorboardX import SummaryWriter
+from typing import Any, cast
 
 from widthwise.train.loop import Progress
 from widthwise.train.noise import hush
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Let what is imported do without PyTorch, which tensorboardX imports if it is there: half of the time to start."""
+    if "torch" in sys.modules:
+        yield
+        return
+    cast(dict[str, Any], sys.modules)["torch"] = None
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+with _without_torch():
+    from tensorboardX import SummaryWriter
 
 
 class Logs:
