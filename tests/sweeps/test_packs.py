@@ -41,6 +41,18 @@ def test_programs_are_never_mixed_and_the_longest_come_first():
     assert packs[0].specs[0].steps == 4000
 
 
+@pytest.mark.parametrize(
+    "change", [{"batch": 2 * TINY.batch}, {"data_seed": 1}, {"eval_batches": TINY.eval_batches + 1}]
+)
+def test_runs_that_read_different_batches_are_never_mixed(change):
+    usual, other = wanted(), SweepData(replace(TINY, **change)).run(replace(TINY, **change, seed=1))
+    assert usual.program == other.program
+    packs = plan([usual, other], lambda _: 64)
+    assert sorted(pack.ids for pack in packs) == sorted([(usual.id,), (other.id,)])
+    with pytest.raises(ValueError, match="runs of a pack read different batches"):
+        train_pack(Pack.join(packs), lambda _: False)
+
+
 @pytest.mark.parametrize(("fit", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (4, [4, 3]), (6, [4, 3]), (64, [7])])
 def test_packs_are_as_few_and_as_even_as_the_device_allows(fit, sizes):
     runs = [wanted(seed=seed) for seed in range(7)]

@@ -1,8 +1,8 @@
 """Packs: which runs are computed together, and in which order.
 
-Runs share a pack if one compilation serves them. How many fit is a matter of the device's memory. On a CPU a pack is
-one run: lanes would train one after another there, workers keep their compilations anyway, and a pack that is killed
-then costs as little as possible.
+Runs share a pack if one compilation serves them and they read the same batches. How many fit is a matter of the
+device's memory. On a CPU a pack is one run: lanes would train one after another there, workers keep their compilations
+anyway, and a pack that is killed then costs as little as possible.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from widthwise.study.encoding import encode, key
+from widthwise.sweeps.requests import data_of
 from widthwise.train import Program, Run, Spec
 
 
@@ -106,8 +107,8 @@ def plan(runs: Iterable[Run], lanes: Callable[[Pack], int] = lambda _: 1) -> lis
         runs: The runs; one that is requested under several names is computed once.
         lanes: Returns how many runs of a pack fit side by side.
     """
-    by_program: dict[tuple[Program, bool], dict[str, Run]] = defaultdict(dict)
+    alike: dict[tuple[Program, bool, Spec], dict[str, Run]] = defaultdict(dict)
     for run in runs:
-        by_program[run.program, run.probe].setdefault(run.id, run)
-    together = (Pack.of(list(same.values())) for same in by_program.values())
+        alike[run.program, run.probe, data_of(run.spec)].setdefault(run.id, run)
+    together = (Pack.of(list(same.values())) for same in alike.values())
     return sorted((part for pack in together for part in pack.split(lanes(pack))), key=lambda pack: -pack.flops)

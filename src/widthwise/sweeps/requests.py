@@ -9,9 +9,14 @@ from widthwise.train import Inputs, Run, Spec, load_inputs, resolve
 _DATA = ("data", "paths", "tokenizer", "vocabulary", "context", "batch", "data_seed", "eval_batches")
 
 
+def data_of(spec: Spec) -> Spec:
+    """Return what a specification says about its data: runs for which it is equal read the same batches."""
+    return Spec(**{name: getattr(spec, name) for name in _DATA})
+
+
 def inputs_of(spec: Spec) -> Inputs:
     """Return the data of a run, opened once for all runs of this process that share it."""
-    return _inputs(Spec(**{name: getattr(spec, name) for name in _DATA}))
+    return _inputs(data_of(spec))
 
 
 @functools.lru_cache(maxsize=2)

@@ -18,7 +18,7 @@ from widthwise.models import count_parameters
 from widthwise.study.store import Outcome
 from widthwise.sweeps.executors import Tell
 from widthwise.sweeps.packs import Options, Pack
-from widthwise.sweeps.requests import inputs_of
+from widthwise.sweeps.requests import data_of, inputs_of
 from widthwise.train import Checkpoints, Inputs, Lanes, Progress, Result, Run, resolve, train
 
 POINTS = 200
@@ -97,6 +97,8 @@ def _speed(began: float, times: Mapping[int, float]) -> dict[str, float]:
 
 def resolved(pack: Pack) -> tuple[Inputs, list[Run]]:
     """Return the data and the runs of a pack; raise if they are not those that the driver asked for."""
+    if len({data_of(spec) for spec in pack.specs}) > 1:
+        raise ValueError("runs of a pack read different batches: expected packs of `widthwise.sweeps.packs.plan`")
     inputs = inputs_of(pack.specs[0])
     vocabulary, fingerprint = inputs.batches.vocabulary, inputs.fingerprint
     runs = [resolve(spec, vocabulary=vocabulary, data=fingerprint, probe=pack.probe) for spec in pack.specs]
