@@ -3,8 +3,8 @@
 Losses are compared at the optimum that was fitted, at the largest width and seed by seed, with the interval of the fit.
 As in the paper's choice of constants, they count as the same within 0.1 %. Seeds seldom tell so little apart. So the
 claim that something improves holds once it is clear that it improves at all; and if that is not clear, it does not hold
-once it is clear that it improves by less than 0.5 %. Only optima that lie
-inside the range that was tried count: the best of rates that were all too small says nothing.
+once it is clear that it improves by less than 0.5 %. Only optima that lie inside the range that was tried count: the
+best of rates that were all too small says nothing.
 """
 
 import math
@@ -24,7 +24,7 @@ NEGLIGIBLE = 5e-3
 """The relative change of eval losses that counts as none when a claim is about one."""
 SCATTER, CERTAINTY = 2.0, 4
 """How much more differences vary between seeds than the fit says, as a variance, where nothing is known of it; and how
-many degrees of freedom that counts for. Without SGD, it is 2.2 on average over the comparisons in docs/results.md."""
+many degrees of freedom that counts for. Without SGD, it is 2.0 on average over the comparisons in docs/results.md."""
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
@@ -48,8 +48,8 @@ def changes(fit: GroupFit | None, than: GroupFit | None) -> dict[int, Estimate]:
     """Estimate the relative change of the loss at the optimum from one setting to another, by width.
 
     Runs with the same seed start alike and see the same data, so seeds are compared one by one. Where they differ by
-    more than the fit says, the interval is as much wider. Widths are left out
-    whose optimum lies at an end of what was tried in either setting.
+    more than the fit says, the interval is as much wider. Widths are left out whose optimum lies at an end of what was
+    tried in either setting.
     """
     if fit is None or than is None:
         return {}
@@ -60,8 +60,13 @@ def changes(fit: GroupFit | None, than: GroupFit | None) -> dict[int, Estimate]:
         pairs = [(level, other[seed]) for seed, level in optimum.levels.items() if seed in other]
         if pairs:
             found[optimum.width] = [difference(*pair) for pair in pairs]
+    return {width: change.through(math.expm1) for width, change in over_seeds(found).items()}
+
+
+def over_seeds(found: Mapping[int, Sequence[Estimate]]) -> dict[int, Estimate]:
+    """Estimate the mean over seeds at each width, from one estimate per seed."""
     factor = _widening(list(found.values()))
-    return {width: _widened(average(each), factor).through(math.expm1) for width, each in found.items()}
+    return {width: _widened(average(each), factor) for width, each in found.items()}
 
 
 def _widening(found: Sequence[Sequence[Estimate]]) -> float:
