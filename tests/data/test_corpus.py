@@ -93,9 +93,15 @@ def test_an_interrupt_leaves_nothing_behind(text: Text, tmp_path: Path):
     [
         (lambda folder: (folder / "train.tokens").write_bytes(b"\0" * 10), "has 10 bytes, its manifest says"),
         (lambda folder: _flip(folder / "train.tokens"), "has changed since it was written"),
-        (lambda folder: (folder / "manifest.json").write_text("{"), "is not a tokenized corpus"),
+        (lambda folder: _flip(folder / "train.starts.npy"), "starts.npy' has changed since it was written"),
+        (lambda folder: _flip(folder / "manifest.json"), "manifest.json' has changed since it was written"),
+        (lambda folder: _of_before(folder, "eval.starts.npy").write_bytes(b""), "starts.npy' is damaged"),
+        (lambda folder: _of_before(folder, "manifest.json").write_text("{"), "is not a tokenized corpus"),
+        (lambda folder: _of_before(folder, "manifest.json").write_text("[]"), "is not a tokenized corpus"),
+        (lambda folder: _of_before(folder, "manifest.json").write_bytes(b"\xff"), "is not a tokenized corpus"),
+        (lambda folder: (folder / "checksums.json").write_text("[]"), "is not a tokenized corpus"),
         (lambda folder: (folder / "eval.tokens").unlink(), "is not a tokenized corpus"),
-        (lambda folder: (folder / "manifest.json").write_text('{"format": 99}'), "has format 99, expected 1"),
+        (lambda folder: _of_before(folder, "manifest.json").write_text('{"format": 99}'), "has format 99, expected 1"),
     ],
 )
 def test_a_damaged_corpus_is_refused_in_one_line(text: Text, tmp_path: Path, damage, named: str):
@@ -104,6 +110,12 @@ def test_a_damaged_corpus_is_refused_in_one_line(text: Text, tmp_path: Path, dam
     with pytest.raises(ValueError, match=named) as error:
         prepare(text, Bytes(), cache=tmp_path)
     assert "\n" not in str(error.value)
+
+
+def _of_before(folder: Path, name: str) -> Path:
+    """Return a file of a folder that an older version wrote, without checksums."""
+    (folder / "checksums.json").unlink()
+    return folder / name
 
 
 def _flip(path: Path) -> None:

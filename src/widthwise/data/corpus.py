@@ -1,7 +1,8 @@
 """A corpus: text that is tokenized once and stored in memory-mapped files with a manifest.
 
 The folder is named after the hash of source, tokenizer and format. It is written under another name and renamed, so it
-appears complete or not at all. Opening it compares it with its manifest.
+appears complete or not at all. Opening it compares it with its manifest, and that and the positions of documents with
+checksums; folders of older versions have none.
 
 Documents are held out by the hash of their content. The first one always is, so that there is something to evaluate on.
 A long document, such as a single file that contains everything, is cut into parts that count as documents.
@@ -26,6 +27,7 @@ HELD_OUT = 0.05
 PART = 1 << 16
 SHORTEST_PART = 256
 SPLITS = ("train", "eval")
+CHECKSUMS = "checksums.json"
 _CHECK_WHOLE_UP_TO = 1 << 30
 _EDGE = 1 << 20
 
@@ -92,6 +94,7 @@ def prepare(
 def open_corpus(folder: Path, *, tokenizer: Tokenizer | None = None) -> Corpus:
     """Open a tokenized corpus; raise if it is damaged or was made by another tokenizer."""
     try:
+        _check_small_files(folder)
         manifest = json.loads((folder / "manifest.json").read_text())
         if manifest["format"] != FORMAT:
             raise ValueError(
@@ -102,7 +105,7 @@ def open_corpus(folder: Path, *, tokenizer: Tokenizer | None = None) -> Corpus:
                 f"{str(folder)!r} was tokenized by {manifest['tokenizer']['name']!r}, not by this {tokenizer.name!r}"
             )
         train, held_out = (_open_split(folder, split, manifest["splits"][split]) for split in SPLITS)
-    except (OSError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{str(folder)!r} is not a tokenized corpus ({error}): delete it to create it again") from None
     return Corpus(folder, manifest, train, held_out)
 
@@ -116,7 +119,27 @@ def _open_split(folder: Path, split: str, entry: dict[str, Any]) -> Tokens:
     if _checksum(path, whole=whole) != entry["sha256" if whole else "sha256_edges"]:
         raise ValueError(f"{str(path)!r} has changed since it was written: delete {str(folder)!r} to create it again")
     tokens = np.memmap(path, np.dtype(entry["dtype"]), "r") if size else np.zeros(0, entry["dtype"])
-    return Tokens(tokens, np.load(folder / f"{split}.starts.npy"))
+    starts = folder / f"{split}.starts.npy"
+    try:
+        return Tokens(tokens, np.load(starts))
+    except Exception as error:  # NumPy parses the header, and raises whatever the parser does
+        raise ValueError(f"{str(starts)!r} is damaged ({error}): delete {str(folder)!r} to create it again") from None
+
+
+def _small_files(folder: Path) -> list[Path]:
+    return [folder / "manifest.json", *(folder / f"{split}.starts.npy" for split in SPLITS)]
+
+
+def _check_small_files(folder: Path) -> None:
+    path = folder / CHECKSUMS
+    if not path.exists():
+        return
+    expected = json.loads(path.read_text())
+    for file in _small_files(folder):
+        if _checksum(file, whole=True) != expected[file.name]:
+            raise ValueError(
+                f"{str(file)!r} has changed since it was written: delete {str(folder)!r} to create it again"
+            )
 
 
 def _checksum(path: Path, *, whole: bool) -> str:
@@ -142,6 +165,8 @@ def _write(folder: Path, source: Source, tokenizer: Tokenizer, identity: dict[st
         described = {"name": tokenizer.name, "hash": tokenizer.hash, "vocabulary": tokenizer.vocabulary}
         manifest = {**identity, "part": part, "tokenizer": described, "splits": splits}
         (partial / "manifest.json").write_text(json.dumps(manifest, indent=2))
+        checksums = {file.name: _checksum(file, whole=True) for file in _small_files(partial)}
+        (partial / CHECKSUMS).write_text(json.dumps(checksums, indent=2))
         try:
             partial.rename(folder)
         except OSError:
