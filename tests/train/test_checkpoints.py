@@ -14,12 +14,17 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from widthwise.train import Checkpoints
+from tests.train.runs import LANGUAGE, lane, program
+from widthwise.train import Checkpoints, Lanes, train
 from widthwise.train.checkpoints import _has_room
 
 
 def kept_in(folder: Path) -> dict[str, list[int]]:
     return {name: sorted(int(path.name) for path in (folder / name).iterdir()) for name in ("best", "last")}
+
+
+def as_it_is(step: int, record: Any) -> Any:
+    return record
 
 
 def test_a_state_is_written_once_where_the_best_of_them_is_kept(tmp_path: Path):
@@ -29,7 +34,7 @@ def test_a_state_is_written_once_where_the_best_of_them_is_kept(tmp_path: Path):
     checkpoints.close()
     assert kept_in(tmp_path) == {"best": [5], "last": [4, 6]}
     again = Checkpoints(tmp_path)
-    step, (state,), _ = again.restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
+    step, (state,), _ = again.restore([jnp.zeros(2, int)], as_it_is) or pytest.fail("nothing was kept")
     assert (step, state.tolist()) == (6, [6, 6])
 
 
@@ -55,7 +60,7 @@ def test_the_best_waits_in_memory_until_a_checkpoint_is_due_if_there_is_room(tmp
     save(6, best=True, due=False)
     checkpoints.close()
     assert kept_in(tmp_path) == {"best": [6], "last": [3]}
-    found = Checkpoints(tmp_path).restore([jnp.zeros(2, int)]) or pytest.fail("nothing was kept")
+    found = Checkpoints(tmp_path).restore([jnp.zeros(2, int)], as_it_is) or pytest.fail("nothing was kept")
     assert (found[0], found[1][0].tolist(), found[2]) == (6, [6, 6], {"step": 6})
 
 
@@ -156,7 +161,9 @@ def test_what_cannot_be_read_is_moved_aside_and_reported_once(tmp_path: Path, ca
     for path in lost:
         path.unlink()  # for which Orbax raises a plain Exception, and complains in pages
     with Checkpoints(tmp_path, say=said.append) as checkpoints:
-        found = checkpoints.restore([jnp.zeros(200, int), jnp.zeros((20, 20), int)]) or pytest.fail("nothing was kept")
+        found = checkpoints.restore([jnp.zeros(200, int), jnp.zeros((20, 20), int)], as_it_is) or pytest.fail(
+            "nothing was kept"
+        )
         gc.collect()
         assert (found[0], checkpoints.latest()) == (1, 1)
         checkpoints.save(2, [jnp.full(200, 3)], {})
@@ -166,6 +173,58 @@ def test_what_cannot_be_read_is_moved_aside_and_reported_once(tmp_path: Path, ca
     assert said[0].startswith("the checkpoint of step 2 cannot be read (")
     assert f"is now {str(aside)!r}: trying an older one" in said[0]
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("file", ["record/metadata", "state/d/*", "state/_METADATA", "checksums.json"])
+def test_a_bit_that_flipped_is_noticed(tmp_path: Path, file: str):
+    said: list[str] = []
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, [jnp.arange(200.0)], {"losses": [step / 7] * 50})
+    path, *_ = (tmp_path / "last" / "2").glob(file)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with Checkpoints(tmp_path, say=said.append) as checkpoints:
+        found = checkpoints.restore([jnp.zeros(200)], as_it_is) or pytest.fail("nothing was kept")
+    assert (found[0], found[1][0].tolist(), found[2]) == (1, list(range(200)), {"losses": [1 / 7] * 50})
+    assert len(said) == 1
+    assert said[0].startswith("the checkpoint of step 2 cannot be read (")
+
+
+def test_a_checkpoint_without_checksums_is_read(tmp_path: Path):
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, [jnp.ones(2)], {})
+    (tmp_path / "last" / "1" / "checksums.json").unlink()
+    with Checkpoints(tmp_path) as checkpoints:
+        found = checkpoints.restore([jnp.zeros(2)], as_it_is) or pytest.fail("nothing was kept")
+    assert found[0] == 1
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_every_checkpoint_has_checksums_in_the_end(tmp_path: Path, room: bool, monkeypatch):
+    monkeypatch.setattr("widthwise.train.checkpoints._has_room", lambda states, copies: room)
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2, 3):
+            checkpoints.save(step, [jnp.ones(2)], {}, best=step == 1)
+    assert {path.parent.name for path in tmp_path.glob("*/*/checksums.json")} == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [[], {}, {"losses": 1, "points": 1, "alignment": 1}, {"losses": [[1.0]], "points": [[]], "alignment": [[]]}],
+    ids=["list", "nothing", "numbers", "too short"],
+)
+def test_a_record_of_another_kind_is_moved_aside_and_training_starts_over(tmp_path: Path, record: Any):
+    said: list[str] = []
+    lanes = Lanes(program(), [lane()], LANGUAGE, side_by_side=False)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(20, lanes.start(), record)
+    with Checkpoints(tmp_path, say=said.append) as checkpoints:
+        (result,) = train(lanes, LANGUAGE.held_out(2), checkpoints=checkpoints)
+    assert (result.status, len(result.train_loss)) == ("finished", 40)
+    assert len(said) == 1
+    assert "step 20 cannot be read (its record " in said[0]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +239,7 @@ def test_a_file_system_that_fails_is_named_and_costs_no_checkpoint(tmp_path: Pat
     with Checkpoints(tmp_path) as checkpoints:
         monkeypatch.setattr(checkpoints._last, "restore", fail)
         with pytest.raises(OSError, match=r"last/1' cannot be read: Input/output error$"):
-            checkpoints.restore([jnp.zeros(2)])
+            checkpoints.restore([jnp.zeros(2)], as_it_is)
     assert kept_in(tmp_path) == {"best": [], "last": [1]}
 
 

@@ -25,7 +25,7 @@ class Kept:
     def latest(self) -> int:
         return 0
 
-    def restore(self, like: Any) -> None:
+    def restore(self, like: Any, read: Any) -> None:
         return None
 
 

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -20,6 +20,8 @@ from widthwise.sweeps.executors import Tell
 from widthwise.sweeps.packs import Options, Pack
 from widthwise.sweeps.requests import data_of, inputs_of
 from widthwise.train import Checkpoints, Inputs, Lanes, Progress, Result, Run, resolve, train
+
+Value = TypeVar("Value")
 
 POINTS = 200
 """The most points kept of a training loss."""
@@ -149,9 +151,9 @@ class _WhenLong:
         """Return the step of the newest checkpoint; 0 if there is none."""
         return 0 if self._kept is None else self._kept.latest()
 
-    def restore(self, like: Any) -> tuple[int, Any, dict[str, Any]] | None:
+    def restore(self, like: Any, read: Callable[[int, Any], Value]) -> tuple[int, Any, Value] | None:
         """Return the newest checkpoint, if there is one."""
-        return None if self._kept is None else self._kept.restore(like)
+        return None if self._kept is None else self._kept.restore(like, read)
 
     def close(self) -> None:
         """Wait until everything is on disk."""

@@ -1,8 +1,9 @@
 """Checkpoints: the state of all lanes and the record of the run, through Orbax.
 
 The best checkpoint by held-out loss is kept, and the two newest of the others, because a machine can die while it
-writes one. Each is written completely or not at all. If the newest still cannot be read, it is moved aside and the
-previous one is used, with a message. Nothing is deleted because it cannot be read: the file system may be to blame.
+writes one. Each is written completely or not at all, and has checksums. If the newest still cannot be read, it is moved
+aside and the previous one is used, with a message. Nothing is deleted because it cannot be read: the file system may be
+to blame.
 
 Training does not wait for checkpoints: the state is copied on the device, which takes milliseconds, and the rest
 happens in the background. Early in training every evaluation finds a new best state, and a disk could not keep up with
@@ -21,16 +22,19 @@ from dataclasses import dataclass
 from errno import EISDIR, ENODATA, ENOENT, ENOTDIR
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
 
 from widthwise.parameterize import PyTree
+from widthwise.train import checksums
 from widthwise.train.noise import hush
 
 if TYPE_CHECKING:  # slow to import, and most runs of a sweep end before they need it
     import orbax.checkpoint as ocp
 
+
+Value = TypeVar("Value")
 
 _COPIES = 3
 """The largest number of copies at a time: two that are being written, and the best since then."""
@@ -63,6 +67,7 @@ class Checkpoints:
         self._waiting: _Saved | None = None
         self._writing: Future[None] | None = None
         self._room: bool | None = None
+        self._unsealed: list[Path] = []
 
     def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
         """Save in the background; wait only for a checkpoint that is still being written.
@@ -88,10 +93,14 @@ class Checkpoints:
         """Return the newest step, whether or not it can be read; 0 if there is no checkpoint."""
         return int(max((*self._best.all_steps(), *self._last.all_steps()), default=0))
 
-    def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
+    def restore(self, like: PyTree, read: Callable[[int, Any], Value]) -> tuple[int, PyTree, Value] | None:
         """Return the newest readable step, states and record; None if there is no checkpoint.
 
         What cannot be read is moved aside.
+
+        Args:
+            like: States of the same shapes.
+            read: Reads the record of a step, and raises ValueError if it is something else.
 
         Raises:
             OSError: If the file system is to blame; or, in one of several processes, if a checkpoint cannot be read.
@@ -103,13 +112,14 @@ class Checkpoints:
         kept = [(int(step), manager) for manager in (self._best, self._last) for step in manager.all_steps()]
         for step, manager in sorted(kept, key=lambda one: one[0], reverse=True):
             try:
+                if jax.process_index() == 0:
+                    checksums.check(self._path(manager, step))
                 found = manager.restore(step, args=arguments)
+                return step, found["state"], read(step, found["record"])
             except jax.errors.JaxRuntimeError:  # the device, or another process
                 raise
             except Exception as error:  # Orbax raises plain ones as well
                 self._move_aside(manager, step, error)
-                continue
-            return step, found["state"], found["record"]
         return None
 
     def close(self) -> None:
@@ -119,6 +129,7 @@ class Checkpoints:
             self._finish()
             self._last.close()
             self._best.close()
+            self._seal()
 
     def __enter__(self) -> Self:
         return self
@@ -166,6 +177,20 @@ class Checkpoints:
         manager.save(one.step, args=arguments, force=True)
         if wait:
             manager.wait_until_finished()
+        self._unsealed.append(self._path(manager, one.step))
+        self._seal()
+
+    def _seal(self) -> None:
+        """Write the checksums of what is complete by now."""
+        complete = [path for path in self._unsealed if path.is_dir()]
+        self._unsealed = [path for path in self._unsealed if path not in complete]
+        if jax.process_index() == 0:
+            for path in complete:
+                checksums.write(path)
+
+    @staticmethod
+    def _path(manager: "ocp.CheckpointManager", step: int) -> Path:
+        return Path(manager.directory) / str(step)
 
     def _finish(self) -> None:
         """Wait for the current write, and raise its error if it failed."""
@@ -175,7 +200,7 @@ class Checkpoints:
 
     def _move_aside(self, manager: "ocp.CheckpointManager", step: int, error: Exception) -> None:
         """Move what cannot be read out of the way and say so; raise OSError if that is no use."""
-        found = Path(manager.directory) / str(step)
+        found = self._path(manager, step)
         if _number(error) not in (None, *_DAMAGED):
             raise OSError(f"the checkpoint {str(found)!r} cannot be read: {_reason(error)}") from error
         aside = self._folder / "unreadable" / f"{found.parent.name}-{step}-{int(time.time())}"

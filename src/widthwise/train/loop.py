@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from widthwise.train.lanes import ChunkResult, Lanes
 from widthwise.train.processes import agreed
 from widthwise.train.program import State
 
+Value = TypeVar("Value")
 EndStatus: TypeAlias = Literal["finished", "diverged", "interrupted"]
 
 
@@ -97,6 +98,20 @@ class _Record:
         losses, points, alignment = ([[] for _ in range(lanes)] for _ in range(3))
         return cls(losses=losses, points=points, alignment=alignment)
 
+    @classmethod
+    def read(cls, lanes: int, step: int, saved: Any) -> "_Record":
+        """Read the record of a checkpoint; raise ValueError if it is something else."""
+        try:
+            record = cls(**saved)
+            taken = [len(losses) for losses in record.losses]
+            _ = [Point(**point) for points in record.points for point in points]
+            _ = [AlignmentPoint(**point) for points in record.alignment for point in points]
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"its record is none of a training: {error}") from None
+        if taken != [step] * lanes or not len(record.points) == len(record.alignment) == lanes:
+            raise ValueError(f"its record has losses of {taken} steps, expected {lanes} times {step}")
+        return record
+
 
 class Keeper(Protocol):
     """The interface of checkpoints."""
@@ -109,7 +124,7 @@ class Keeper(Protocol):
         """Return the step of the newest checkpoint; 0 if there is none."""
         ...
 
-    def restore(self, like: PyTree) -> tuple[int, PyTree, dict[str, Any]] | None:
+    def restore(self, like: PyTree, read: Callable[[int, Any], Value]) -> tuple[int, PyTree, Value] | None:
         """Return the newest readable checkpoint; None if there is none."""
         ...
 
@@ -151,9 +166,8 @@ def train(
         lanes.begin(chunk, whole=chunk in coming, cut=coming != {chunk}, evaluation=evaluation, probe=probe)
     states = lanes.start()
     record = _Record.of(len(lanes.lanes))
-    if checkpoints is not None and (found := checkpoints.restore(states)):
-        step, states, saved = found
-        record = _Record(**saved)
+    if checkpoints is not None and (found := checkpoints.restore(states, partial(_Record.read, len(lanes.lanes)))):
+        step, states, record = found
     initial = lanes.initial() if probe is not None and probe.keep_initial else None
     if step == 0 and probe is not None and 0 in probe.steps:
         _measure(record, 0, lanes, states, probe, initial)
