@@ -143,7 +143,8 @@ def _extra(given: Sequence[str], missing: str) -> str:
 
 def _discard_output() -> None:
     """Discard what is still buffered, so that the interpreter does not try to write it again when it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(io.UnsupportedOperation):  # called from Python, whose output goes nowhere that can fill
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(given: Sequence[str]) -> int:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from widthwise.study.digests import check, prepare
+
 APPLICATION = 0x57574953  # "WWIS"
 VERSION = 1
 BUSY_SECONDS = 60.0
@@ -75,19 +77,33 @@ class Database:
         try:
             _recognize(path)
             self._connection = _open(path, say)
+            self._file = _identity(path)
         except sqlite3.Error as error:
             if not path.exists():
                 raise ValueError(f"there is no study in {str(path.parent)!r}: expected a file {path.name}") from None
-            raise ValueError(f"{str(path)!r} cannot be read as a study ({error}): left as it is") from None
+            raise ValueError(f"{str(path)!r} cannot be read as a study ({_line(error)}): left as it is") from None
 
     def read(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
         with self._lock, self._naming_errors():
             return self._connection.execute(query, parameters).fetchall()
 
+    def check_there(self) -> None:
+        """Raise OSError if the file was renamed, replaced or deleted since it was opened; SQLite would not notice."""
+        if _identity(self._path) != self._file:
+            raise OSError(
+                f"{str(self._path)!r} is gone, renamed or deleted while it was in use: "
+                "put it back in its place, and run the same command to resume"
+            )
+
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run the body as one transaction, after any that other processes have begun."""
+    def writing(self, *, leaving: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run the body as one transaction, after any that other processes have begun.
+
+        With `leaving`, into a file that was renamed as well.
+        """
+        if not leaving:
+            self.check_there()
         with self._lock, self._naming_errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -106,7 +122,21 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise OSError(f"{str(self._path)!r}: {error}") from error
+            raise OSError(f"{str(self._path)!r}: {_line(error)}") from error
+
+
+def _line(error: sqlite3.Error) -> str:
+    """Return the first line of a message: some show a damaged schema in full."""
+    return str(error).partition("\n")[0]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from another one of its name; None if there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create(path: Path) -> None:
@@ -127,7 +157,7 @@ def _create(path: Path) -> None:
             if not path.exists():
                 partial.rename(path)
     except sqlite3.Error as error:
-        raise OSError(f"cannot make {str(path)!r}: {error}") from error
+        raise OSError(f"cannot make {str(path)!r}: {_line(error)}") from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -150,6 +180,7 @@ def _recognize(path: Path) -> None:
 def _open(path: Path, say: Callable[[str], None]) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
+        prepare(database)
         _check_tables(database)
         ((mode,),) = database.execute("PRAGMA journal_mode")
         if mode == "wal" and not _shares_memory(path):
@@ -172,6 +203,10 @@ def _check_tables(database: sqlite3.Connection) -> None:
         ((verdict, *_), *_) = database.execute(f"PRAGMA quick_check('{table}')")
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict.splitlines()[-1])
+    if "digests" in tables:
+        check(database)
+    if strays := database.execute("PRAGMA foreign_key_check").fetchone():
+        raise sqlite3.DatabaseError(f"a row of {strays[0]} belongs to a missing one of {strays[2]}")
 
 
 def _shares_memory(path: Path) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from widthwise.study.database import Database
+from widthwise.study.digests import seal
 from widthwise.study.encoding import History, decode, decode_curves, encode, encode_curves, key
 from widthwise.study.records import ENDED, Exported, ExportedRun, Merged
 
@@ -75,12 +76,14 @@ def merge(write: sqlite3.Connection, exported: Exported) -> Merged:
     """
     everything: set[str] = set()
     new: set[str] = set()
+    requests: set[str] = set()
     for one in exported.runs:
         everything.add(one.run)
         if _add_run(write, one):
             new.add(one.run)
         if one.spec is not None:
-            _add_request(write, one, encode(one.spec))
+            requests.add(_add_request(write, one, encode(one.spec)))
+    seal(write, runs=sorted(everything), requests=sorted(requests))
     notes = [(name, encode(value)) for name, value in exported.notes.items()]
     write.executemany("INSERT OR IGNORE INTO notes VALUES (?, ?)", notes)
     return Merged(new=len(new), known=len(everything - new))
@@ -118,9 +121,10 @@ def _add_curves(write: sqlite3.Connection, one: ExportedRun) -> bool:
     return True
 
 
-def _add_request(write: sqlite3.Connection, one: ExportedRun, spec: str) -> None:
-    """Add a request, unless it is known, and its labels."""
+def _add_request(write: sqlite3.Connection, one: ExportedRun, spec: str) -> str:
+    """Add a request, unless it is known, and its labels; return its key."""
     name = key(spec)
     write.execute("INSERT OR IGNORE INTO requests (key, spec, run) VALUES (?, ?, ?)", (name, spec, one.run))
     add = "INSERT OR IGNORE INTO labels SELECT ?, id FROM requests WHERE key = ?"
     write.executemany(add, [(label, name) for label in one.labels])
+    return name

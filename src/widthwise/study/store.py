@@ -17,10 +17,12 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Self, get_args
 
 from widthwise.study.database import Database, Owner
+from widthwise.study.digests import seal
 from widthwise.study.encoding import History, decode, decode_all, decode_curves, encode, encode_curves, key
 from widthwise.study.exchange import NO_IDENTITY, OF_A_DEVICE, merge, read_runs
 from widthwise.study.records import ENDED, Details, Exported, Merged, Outcome, Requested, Row, Status, check_name
@@ -66,8 +68,13 @@ class Study:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with nullcontext() if kind is None else suppress(OSError):  # report the first error
+            self.close()
+
+    def check_there(self) -> None:
+        """Raise OSError if the study was renamed, replaced or deleted since it was opened."""
+        self._database.check_there()
 
     def close(self) -> None:
         """Release all leases and close the file."""
@@ -103,6 +110,7 @@ class Study:
             moved = write.executemany("UPDATE requests SET run = :run WHERE key = :key AND run <> :run", rows).rowcount
             if label is not None:
                 write.executemany("INSERT OR IGNORE INTO labels SELECT :label, id FROM requests WHERE key = :key", rows)
+            seal(write, requests=[row["key"] for row in rows])
         if moved > 0:
             self._say(f"{moved} of the settings asked for before now mean another run (other data, device or version)")
 
@@ -137,7 +145,7 @@ class Study:
 
     def release(self, ids: Sequence[str] | None = None) -> None:
         """Release leases held here, all unless named, so that other processes can take the runs at once."""
-        with self._database.writing() as write:
+        with self._database.writing(leaving=True) as write:
             write.execute(
                 f"DELETE FROM leases WHERE owner = :owner AND (:ids IS NULL OR run IN {_IDS})",
                 {"owner": self._owner.name, "ids": None if ids is None else json.dumps(list(ids))},
@@ -161,6 +169,7 @@ class Study:
                     write.execute("UPDATE details SET curves = ? WHERE run = ?", (curves, one.run))
                     recorded.append(one.run)
                 write.execute("DELETE FROM leases WHERE run = ? AND owner = ?", (one.run, self._owner.name))
+            seal(write, runs=recorded)
         return recorded
 
     def statuses(self, ids: Sequence[str]) -> dict[str, Status]:
@@ -275,6 +284,8 @@ class Study:
         """Return a row for each run, in the order of the ids; the query selects the id first."""
         self._check_known(ids)
         rows = {row[0]: row for row in self._database.read(query, {**self._now(), "ids": json.dumps(list(ids))})}
+        if missing := set(ids) - rows.keys():
+            raise ValueError(f"run {min(missing)!r} in {str(self.folder)!r} is damaged: expected its details")
         return [rows[run] for run in dict.fromkeys(ids)]
 
     def _check_known(self, ids: Sequence[str]) -> None:

@@ -247,7 +247,8 @@ class Driver:
         self._show(self.progress)
 
     def _watch(self) -> bool:
-        """Keep the leases; return whether to stop."""
+        """Keep the leases; return whether to stop. What is computed for a study that is gone could not be kept."""
+        self.study.check_there()
         if time.monotonic() - self._renewed > RENEW_SECONDS:
             self._renewed = time.monotonic()
             self.study.renew(seconds=LEASE_SECONDS)

@@ -142,6 +142,8 @@ class _WhenLong:
     def save(self, step: int, states: Any, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
         """Save if the last time was long ago or if this is the last chance; the best state is of no use here."""
         del best, due
+        if not self._folder.parent.parent.is_dir():  # the study is gone, as the driver will notice
+            return
         if self._stopping() or time.monotonic() - self._saved_at >= self._seconds:
             self._kept = self._kept or Checkpoints(self._folder)
             self._kept.save(step, states, record)
