@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Many containers set it, and there every process that tests start would compile all it imports, most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs test lint types unit browser test-gpu test-all test-packages format clean
+.PHONY: demo docs test lint types unit browser test-gpu test-all test-packages test-faults format clean
 
 demo: $(READY_FOR_DEMO)
 	@echo "Training small transformers until the answer is clear: some minutes on two cores, at once the second time."
@@ -70,6 +70,11 @@ test-all:
 # some gigabytes.
 test-packages:
 	@$(PYTHON) tests/packages.py $(EXTRAS)
+
+# Before a release: commands that are killed, damaged files and full disks. FAULTS="--seed 1 --only train --times 0.1" tries
+# other moments, one case, or a part.
+test-faults: $(READY)
+	@$(BIN)/python -m tests.faults $(FAULTS)
 
 # The report is tested in a real browser. Where none can be installed, CHROMIUM names one, or those tests are skipped.
 browser:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -102,6 +103,41 @@ def test_asked_to_stop_it_saves_first_and_the_same_command_goes_on(undisturbed, 
     assert steps[steps.index(left) + 1] > left
     with Study.open(tmp_path) as study, Study.open(undisturbed) as whole:
         assert results(study) == results(whole)
+
+
+@pytest.mark.parametrize(
+    ("end", "more"),
+    [("renamed", ()), ("replaced", ()), ("deleted", ()), ("renamed", ("--processes", "2"))],
+    ids=["renamed", "replaced", "deleted", "processes"],
+)
+def test_a_study_that_is_gone_is_noticed_at_once(undisturbed, tmp_path, capsys, monkeypatch, end, more):
+    study, elsewhere, heard = tmp_path / "study", tmp_path / "elsewhere", 0
+
+    def lose(driver: Driver, key: str, now: Progress) -> None:
+        nonlocal heard
+        heard += 1
+        if heard == 3:
+            study.rename(elsewhere)
+        if heard == 3 and end == "deleted":
+            shutil.rmtree(elsewhere)
+        if heard == 3 and end == "replaced":
+            shutil.copytree(undisturbed, study)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Driver, "_hear", lose)
+        assert main(command(study, *more)) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"'{study / 'study.sqlite'}' is gone, renamed or deleted while it was in use" in said
+    assert heard < 10
+    if end == "replaced":
+        shutil.rmtree(study)
+    assert not study.exists()  # or it could not be put back
+    if end != "deleted":
+        elsewhere.rename(study)
+        assert main(command(study)) == 0
+        with Study.open(study) as found, Study.open(undisturbed) as whole:
+            assert results(found) == results(whole)
 
 
 def test_asked_to_stop_while_it_fits_it_stops_at_once(undisturbed, tmp_path, capsys, monkeypatch):
