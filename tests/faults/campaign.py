@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-AT_A_TIME = 2
-"""Cases at the same time: much of a command's life is waiting."""
+AT_A_TIME = 3
+"""Cases at the same time: on two cores, since much of a command's life is waiting."""
 
 
 class SkippedError(Exception):

@@ -15,7 +15,7 @@ from tests.faults.subjects import Subject
 
 EXPECTED = {signal.SIGKILL: (-signal.SIGKILL,), signal.SIGTERM: (130, -signal.SIGTERM)}
 """How a command ends that was killed, or asked to stop; before it can save anything, SIGTERM kills as well."""
-IN_A_STORY = (3, 9)
+IN_A_STORY = (4, 12)
 """The fewest and the most attempts before a command may run to its end."""
 WORKERS = 2
 """How many workers are killed of one command: with the third, a pack has failed."""

@@ -40,7 +40,7 @@ class Subject(ABC):
 class Train(Subject):
     """`widthwise train`: checkpoints are saved, and the end is all losses and sizes that were recorded."""
 
-    def __init__(self, *more: str, steps: int = 400) -> None:
+    def __init__(self, *more: str, steps: int = 240) -> None:
         self._more = ["--width", "16", "--steps", str(steps), "--evaluate-every", "50", *more]
 
     def words(self, folder: Path) -> list[str]:

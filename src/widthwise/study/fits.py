@@ -94,6 +94,7 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         if row.ended and row.spec.get("constants") != TUNING:
+            _check(row)
             groups.setdefault(_shared(row.spec), {})[row.run] = row
     shared = [dict(group) for group in groups]
     ours = [values for values in shared if OWN not in values]
@@ -142,6 +143,19 @@ def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], 
         spec=values,
         runs=runs,
     )
+
+
+def _check(row: Row) -> None:
+    """Raise ValueError if a request lacks what tells its group and its place there."""
+    needed = ["learning_rate", "seed"]
+    if OWN not in row.spec and row.spec.get("rates") is None:
+        needed.append("alignment")
+    try:
+        size_of(row.spec)
+        for name in needed:
+            row.spec[name]
+    except KeyError as error:
+        raise ValueError(f"run {row.run!r} was requested without {error}: expected a whole specification") from None
 
 
 def _shared(spec: dict[str, Any]) -> tuple[Any, ...]:

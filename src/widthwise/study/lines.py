@@ -9,7 +9,6 @@ as many, and say so with `"float32":true`; their values are those numbers rounde
 
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 
 from widthwise.study.encoding import History, decode, encode
 from widthwise.study.records import ENDED, Exported, ExportedRun, check_name
+from widthwise.study.specs import RESULTS, SPEC, check_note, check_plain
 
 
 def write_lines(exported: Exported) -> Iterator[str]:
@@ -52,6 +52,7 @@ def read_json_lines(path: Path) -> Exported:
             line = _parse(data)
             if isinstance(line, dict) and "note" in line:
                 fields = _fields("the note", line, _NOTE)
+                check_note(fields["note"], fields["value"])
                 notes.setdefault(fields["note"], fields["value"])
             else:
                 runs.append(_read_run(line))
@@ -88,6 +89,8 @@ def _parse(data: bytes) -> Any:
 def _read_run(line: Any) -> ExportedRun:
     fields = _fields("the run", line, _RUN, optional=("spec", "labels", "provenance", "recorded", "curves"))
     check_name(fields["run"])
+    check_plain("the specification", fields.get("spec", {}), SPEC)
+    check_plain("the results", fields["results"], RESULTS)
     curves = {name: _curve_from_json(f"curve {name!r}", curve) for name, curve in fields.pop("curves", {}).items()}
     return ExportedRun(labels=tuple(fields.pop("labels", ())), curves=curves, **fields)
 
@@ -135,7 +138,7 @@ _RUN: Mapping[str, _Check] = {
     "labels": ("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value))),
     "results": _OBJECT,
     "provenance": _OBJECT,
-    "recorded": ("seconds since 1970", lambda value: _is_number(value) and math.isfinite(value)),
+    "recorded": ("seconds since 1970", lambda value: _is_number(value) and abs(value) < 2**63),
     "curves": _OBJECT,
 }
 _CURVE: Mapping[str, _Check] = {
