@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import copy
 import functools
 import io
 import json
@@ -20,8 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.faults import damage
+from tests.faults.campaign import Tally
+from tests.faults.damage import Damaged
 from tests.report import studies
 from widthwise.cli import main
+from widthwise.data import SentencePiece, train_sentencepiece
 from widthwise.study import Outcome, Request, Study, to_json_lines
 
 FEW = os.environ.get("HYPOTHESIS_PROFILE", "repeatable") == "repeatable"
@@ -144,6 +149,31 @@ def test_a_changed_export_is_fitted_and_merged_or_refused(exported: list[str], c
         fitted = check(["fit", str(folder / "changed.jsonl"), "--predict", "256"], folder)
         merged = check(["merge", str(folder / "study"), str(folder / "changed.jsonl")], folder)
         assert merged == 0 or fitted == 2
+
+
+def make_pieces(folder: Path) -> Path:
+    (folder / "model").mkdir()
+    train_sentencepiece([damage.TEXT.encode()], folder / "model" / "mine.model", vocabulary=300)
+    return folder / "model"
+
+
+def read_pieces(folder: Path) -> bool:
+    """Use a tokenizer, which is another one if its file is, and return that its tokens are some that it has."""
+    pieces = SentencePiece(folder / "mine.model")
+    return bool(pieces.encode(damage.TEXT[:1000].encode()).max() < pieces.vocabulary)
+
+
+FILES = (*damage.FILES, Damaged("pieces", 100, make_pieces, read_pieces))
+
+
+@pytest.mark.parametrize("files", FILES, ids=[files.name for files in FILES])
+def test_damaged_files_are_refused_in_one_line_and_left_or_read_as_before(files: Damaged, tmp_path: Path):
+    some = copy.copy(files)
+    some.times = 25 if FEW else 2000
+    tally = Tally(files.name)
+    some.run(tmp_path, random.Random(0), tally)
+    assert tally.failures == []
+    assert tally.refused > 0
 
 
 NAMES = (

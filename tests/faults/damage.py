@@ -135,8 +135,8 @@ def read_tokens(cache: Path) -> Any:
     return splits, corpus.manifest
 
 
-CASES = (
-    DamagedCheckpoints(30),
+FILES = (
     Damaged("damaged stores", 300, make_study, contents),
     Damaged("damaged tokens", 200, make_tokens, read_tokens),
 )
+CASES = (DamagedCheckpoints(30), *FILES)
