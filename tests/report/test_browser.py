@@ -124,7 +124,7 @@ def test_the_page_is_complete_without_its_script(browser: Browser, report: Writt
     links = page.locator("nav a")
     assert links.count() == 13
     assert all(links.nth(place).is_visible() for place in range(13))
-    assert page.locator("figure use > title").count() == 16
+    assert page.locator("figure use > title").count() == 18  # 16 points of sweeps, 2 of a line
     context.close()
 
 

@@ -245,6 +245,19 @@ def test_every_point_of_a_sweep_that_can_be_seen_says_what_it_is():
     assert sum("mean of the seeds" in text for text in texts) > 4
 
 
+def test_every_marker_of_a_line_says_what_it_is():
+    lost = Series(name="lost <em>", x=(1.0, 2.0, 4.0, 8.0), y=(1.5, math.nan, 1.25, 1.0), parameterization="mup")
+    wide = Series(name="wide", x=(2.0, 4.0), y=(1.5, 1.25), intervals=((1.0, 2.0), (1.125, 1.375)))
+    function = Series(name="function", x=tuple(range(1, 50)), y=(1.0,) * 49)
+    panels = (Panel(title="one", series=(function, lost, wide)), Panel(title="two", series=(wide, lost)))
+    exhibit = Lines(name="lines", title="Lines", caption="", panels=panels, x_label="size", y_label="loss")
+    svg = draw_files(exhibit)["svg"].decode()
+    texts = re.findall("<title>(.*?)</title>", inline_svg(svg, "f1", exhibit), flags=re.DOTALL)
+    ours = [f"lost &lt;em&gt;\nsize {x}, loss {y}" for x, y in ((1, 1.5), (4, 1.25), (8, 1))]
+    theirs = ["wide\nsize 2, loss 1.5 [1, 2]", "wide\nsize 4, loss 1.25 [1.125, 1.375]"]
+    assert texts == [*ours, *theirs, *theirs, *ours]
+
+
 def test_nothing_to_draw_is_no_figure():
     assert draw(Transfers(name="", title="", caption="", fits=(), panels=(), paper=())) is None
     assert draw(Heatmaps(name="", title="", caption="", maps=(), x_label="")) is None

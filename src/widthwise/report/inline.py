@@ -1,7 +1,8 @@
 """Figures inside a page, as SVG that is smaller than its file and says more.
 
 Inline, a figure uses the page's font, its ids get a prefix, since equal ids would clip another figure's lines, and the
-points of sweeps get their texts: a browser shows them as it shows any title, and the page's script shows them at once.
+points of sweeps and lines get their texts: a browser shows them as it shows any title, and the page's script shows them
+at once.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from widthwise.report import points
-from widthwise.report.exhibits import AnyExhibit, Transfers
+from widthwise.report.exhibits import AnyExhibit
 
 HIT = '<circle r="4.5" fill="none" stroke="none" pointer-events="all"/>'
 """What makes a small marker easy to hit, in points."""
@@ -27,8 +28,8 @@ def inline_svg(svg: str, prefix: str, exhibit: AnyExhibit) -> str:
     body = svg[svg.index("<svg") : svg.rindex("<!--")]
     width, height = (float(number) for number in re.findall(r'(?:width|height)="([\d.]+)pt"', body)[:2])
     body = _smaller(body[body.index(">") + 1 :])
-    if isinstance(exhibit, Transfers):
-        body = _with_texts(body, points.texts(exhibit))
+    if texts := points.texts(exhibit):
+        body = _with_texts(body, texts)
     body = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", body)
     title, pixels = escape(exhibit.title), round(width * 96 / 72)
     return (

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 
 from widthwise.report import ticks
 from widthwise.report.exhibits import Lines
+from widthwise.report.points import line_name, of_line
 from widthwise.report.style import COLOURS, INK, MARKERS, PARAMETERIZATIONS, label_panel, panel_grid
 
 STROKES = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))
@@ -28,11 +29,13 @@ def draw(exhibit: Lines) -> Figure:
     looks = _looks(exhibit)
     longest = max(map(len, looks), default=0)
     figure, panels = panel_grid(len(exhibit.panels), width=2.4, heights=(2.5,), beside=0.75 + 0.068 * longest)
-    for panel, (axes,) in zip(exhibit.panels, panels, strict=True):
-        for series in panel.series:
+    for number, (panel, (axes,)) in enumerate(zip(exhibit.panels, panels, strict=True)):
+        for index, series in enumerate(panel.series):
             look = looks[series.name]
             colour = PARAMETERIZATIONS.get(series.parameterization or "", look["color"])
-            axes.plot(series.x, series.y, **{**look, "color": colour})
+            marked = look["marker"] is not None and of_line(exhibit, series)
+            gid = line_name(number, index) if marked else None
+            axes.plot(series.x, series.y, **{**look, "color": colour}, gid=gid)
             if series.intervals:
                 axes.vlines(series.x, *zip(*series.intervals, strict=True), color=colour, linewidth=1, alpha=0.6)
         label_panel(axes, panel.title, exhibit.x_label, exhibit.y_label)

@@ -1,4 +1,4 @@
-"""The points of a sweep figure, and what a page says about each when the pointer is on it.
+"""The points of figures of sweeps and of lines, and what a page says about each when the pointer is on it.
 
 A figure and its texts are made of the same points, in the same order. The markers of a figure are in groups with names,
 which tell where a text belongs. Only what can be seen is a point.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from widthwise.fit import Curve, Estimate, Optimum, curves
-from widthwise.report.exhibits import Transfers
+from widthwise.report.exhibits import AnyExhibit, Lines, Series, Transfers
 from widthwise.study.fits import GroupFit
 
 HIGHEST = 1.35
@@ -68,8 +68,40 @@ class DrawnSize:
         return self.means, self.runs, self.best_loss, self.best_rate
 
 
-def texts(exhibit: Transfers) -> dict[str, tuple[str, ...]]:
+def texts(exhibit: AnyExhibit) -> dict[str, tuple[str, ...]]:
     """Return what to say about the points of a figure, by the name of their group."""
+    match exhibit:
+        case Transfers():
+            return _of_sweeps(exhibit)
+        case Lines():
+            return {
+                line_name(panel, index): of_line(exhibit, series)
+                for panel, one in enumerate(exhibit.panels)
+                for index, series in enumerate(one.series)
+                if of_line(exhibit, series)
+            }
+        case _:
+            return {}
+
+
+def line_name(panel: int, index: int) -> str:
+    """Return the name of the markers of a line."""
+    return f"line-{panel}-{index}"
+
+
+def of_line(exhibit: Lines, series: Series) -> tuple[str, ...]:
+    """Return what to say about the points of a line; what has no place on its axes is not drawn."""
+    found: list[str] = []
+    for place, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
+        if math.isfinite(x) and math.isfinite(y) and (x > 0 or not exhibit.log_x) and (y > 0 or not exhibit.log_y):
+            text = f"{series.name}\n{exhibit.x_label} {x:.6g}, {exhibit.y_label} {y:.4g}"
+            if series.intervals:
+                text += " [{:.4g}, {:.4g}]".format(*series.intervals[place])
+            found.append(text)
+    return tuple(found)
+
+
+def _of_sweeps(exhibit: Transfers) -> dict[str, tuple[str, ...]]:
     limits = loss_limits(exhibit)
     sizes = [size for panel, fit in enumerate(exhibit.fits) for size in by_size(panel, fit, limits)]
     return {points.name: points.texts for size in sizes for points in size.points if points.gid}
