@@ -2,12 +2,13 @@
 
 `make test-faults` runs all of it; `make test-faults FAULTS="--only train --times 0.1"` a part. A case disturbs one kind
 of command as often as it says. At the end of every story, what was computed is compared with an undisturbed run, to the
-bit. Places and delays come from a seed; what they hit depends on the machine, so that a failure names its folder, which
-is kept.
+bit. Places and delays come from a seed; what they hit depends on the machine, so that a failure names its folder, and
+all folders are kept.
 """
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -60,7 +61,7 @@ class Tally:
 
     def __str__(self) -> str:
         if self.skipped:
-            return f"| {self.name} | skipped: {self.skipped} |"
+            return f"| {self.name} | 0 | skipped: {self.skipped} | | | | | |"
         twice = f"{self.begun - self.needed:,} of {self.needed:,} steps" if self.needed else "–"
         equal = "no" if self.differs else "yes"
         counts = (self.faults, self.refused, len(self.lost), len(self.wrong), twice, f"{equal}, {self.compared} times")
@@ -108,7 +109,10 @@ def main(cases: Sequence[Case]) -> int:
     for tally in tallies:
         for line in tally.failures:
             print(f"{tally.name}: {line}", file=sys.stderr)
-    return 1 if any(tally.failures for tally in tallies) else 0
+    failed = any(tally.failures for tally in tallies)
+    if not failed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if failed else 0
 
 
 def _run(case: Case, tally: Tally, folder: Path, seed: str) -> None:
