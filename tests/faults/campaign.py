@@ -63,8 +63,8 @@ class Tally:
         if self.skipped:
             return f"| {self.name} | 0 | skipped: {self.skipped} | | | | | |"
         twice = f"{self.begun - self.needed:,} of {self.needed:,} steps" if self.needed else "–"
-        equal = "no" if self.differs else "yes"
-        counts = (self.faults, self.refused, len(self.lost), len(self.wrong), twice, f"{equal}, {self.compared} times")
+        equal = f"{'no' if self.differs else 'yes'}, {self.compared} times" if self.compared else "–"
+        counts = (self.faults, self.refused, len(self.lost), len(self.wrong), twice, equal)
         return f"| {' | '.join([self.name, *map(str, counts), f'{self.seconds / 60:.1f}'])} |"
 
 

@@ -61,7 +61,7 @@ class Train(Subject):
         (path,) = folder.glob("*/results.json")
         (result,) = json.loads(path.read_text())
         newest = max(self.checkpoints(folder).items(), key=lambda one: int(one[0]))[1]
-        record = json.loads((newest / "record" / "metadata").read_text())
+        record = json.loads((newest / "record" / "metadata").read_text())["record"]
         for each in (result, record):
             del each["tokens_per_second"]
         return result, record

@@ -175,7 +175,7 @@ def test_what_cannot_be_read_is_moved_aside_and_reported_once(tmp_path: Path, ca
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("file", ["record/metadata", "state/d/*", "state/_METADATA", "checksums.json"])
+@pytest.mark.parametrize("file", ["record/metadata", "state/d/*", "state/_METADATA"])
 def test_a_bit_that_flipped_is_noticed(tmp_path: Path, file: str):
     said: list[str] = []
     with Checkpoints(tmp_path) as checkpoints:
@@ -192,22 +192,32 @@ def test_a_bit_that_flipped_is_noticed(tmp_path: Path, file: str):
     assert said[0].startswith("the checkpoint of step 2 cannot be read (")
 
 
-def test_a_checkpoint_without_checksums_is_read(tmp_path: Path):
+@pytest.mark.parametrize("room", [True, False])
+def test_every_number_of_a_state_is_checked(tmp_path: Path, room: bool, monkeypatch):
+    monkeypatch.setattr("widthwise.train.checkpoints._has_room", lambda states, copies: room)
+    said: list[str] = []
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, [jnp.ones(2)], {})
-    (tmp_path / "last" / "1" / "checksums.json").unlink()
+        checkpoints.save(1, [jnp.ones(3, jnp.bfloat16), jnp.asarray(2.5)], {})
+    with Checkpoints(tmp_path, say=said.append) as checkpoints:
+        manager, restore = checkpoints._last, checkpoints._last.restore
+
+        def changed(step: int, args: Any) -> Any:
+            found = restore(step, args=args)
+            return {"record": found["record"], "state": [found["state"][0], jnp.asarray(2.75)]}
+
+        monkeypatch.setattr(manager, "restore", changed)
+        assert checkpoints.restore([jnp.zeros(3, jnp.bfloat16), jnp.zeros(())], as_it_is) is None
+    assert "(its state has changed since it was written)" in said[0]
+
+
+def test_a_checkpoint_of_an_older_version_has_no_checksum_and_is_read(tmp_path: Path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("widthwise.train.checksums.with_checksum", lambda record, states: record)
+        with Checkpoints(tmp_path) as checkpoints:
+            checkpoints.save(1, [jnp.ones(2)], {"losses": []})
     with Checkpoints(tmp_path) as checkpoints:
         found = checkpoints.restore([jnp.zeros(2)], as_it_is) or pytest.fail("nothing was kept")
-    assert found[0] == 1
-
-
-@pytest.mark.parametrize("room", [True, False])
-def test_every_checkpoint_has_checksums_in_the_end(tmp_path: Path, room: bool, monkeypatch):
-    monkeypatch.setattr("widthwise.train.checkpoints._has_room", lambda states, copies: room)
-    with Checkpoints(tmp_path) as checkpoints:
-        for step in (1, 2, 3):
-            checkpoints.save(step, [jnp.ones(2)], {}, best=step == 1)
-    assert {path.parent.name for path in tmp_path.glob("*/*/checksums.json")} == {"1", "2", "3"}
+    assert (found[0], found[2]) == (1, {"losses": []})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Checkpoints: the state of all lanes and the record of the run, through Orbax.
 
 The best checkpoint by held-out loss is kept, and the two newest of the others, because a machine can die while it
-writes one. Each is written completely or not at all, and has checksums. If the newest still cannot be read, it is moved
+writes one. Each is written completely or not at all, with a checksum. If the newest still cannot be read, it is moved
 aside and the previous one is used, with a message. Nothing is deleted because it cannot be read: the file system may be
 to blame.
 
@@ -67,7 +67,6 @@ class Checkpoints:
         self._waiting: _Saved | None = None
         self._writing: Future[None] | None = None
         self._room: bool | None = None
-        self._unsealed: list[Path] = []
 
     def save(self, step: int, states: PyTree, record: dict[str, Any], *, best: bool = False, due: bool = True) -> None:
         """Save in the background; wait only for a checkpoint that is still being written.
@@ -112,10 +111,8 @@ class Checkpoints:
         kept = [(int(step), manager) for manager in (self._best, self._last) for step in manager.all_steps()]
         for step, manager in sorted(kept, key=lambda one: one[0], reverse=True):
             try:
-                if jax.process_index() == 0:
-                    checksums.check(self._path(manager, step))
                 found = manager.restore(step, args=arguments)
-                return step, found["state"], read(step, found["record"])
+                return step, found["state"], read(step, checksums.checked(found["record"], found["state"]))
             except jax.errors.JaxRuntimeError:  # the device, or another process
                 raise
             except Exception as error:  # Orbax raises plain ones as well
@@ -129,7 +126,6 @@ class Checkpoints:
             self._finish()
             self._last.close()
             self._best.close()
-            self._seal()
 
     def __enter__(self) -> Self:
         return self
@@ -172,25 +168,12 @@ class Checkpoints:
     def _write_one(self, one: _Saved, *, wait: bool) -> None:
         import orbax.checkpoint as ocp
 
-        arguments = ocp.args.Composite(state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(one.record))
+        record = checksums.with_checksum(one.record, one.states)
+        arguments = ocp.args.Composite(state=ocp.args.StandardSave(one.states), record=ocp.args.JsonSave(record))
         manager = self._best if one.best else self._last
         manager.save(one.step, args=arguments, force=True)
         if wait:
             manager.wait_until_finished()
-        self._unsealed.append(self._path(manager, one.step))
-        self._seal()
-
-    def _seal(self) -> None:
-        """Write the checksums of what is complete by now."""
-        complete = [path for path in self._unsealed if path.is_dir()]
-        self._unsealed = [path for path in self._unsealed if path not in complete]
-        if jax.process_index() == 0:
-            for path in complete:
-                checksums.write(path)
-
-    @staticmethod
-    def _path(manager: "ocp.CheckpointManager", step: int) -> Path:
-        return Path(manager.directory) / str(step)
 
     def _finish(self) -> None:
         """Wait for the current write, and raise its error if it failed."""
@@ -200,7 +183,7 @@ class Checkpoints:
 
     def _move_aside(self, manager: "ocp.CheckpointManager", step: int, error: Exception) -> None:
         """Move what cannot be read out of the way and say so; raise OSError if that is no use."""
-        found = self._path(manager, step)
+        found = Path(manager.directory) / str(step)
         if _number(error) not in (None, *_DAMAGED):
             raise OSError(f"the checkpoint {str(found)!r} cannot be read: {_reason(error)}") from error
         aside = self._folder / "unreadable" / f"{found.parent.name}-{step}-{int(time.time())}"
