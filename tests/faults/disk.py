@@ -11,7 +11,7 @@ from tests.faults.kills import complaints, end_of_story, undisturbed
 from tests.faults.subjects import Subject
 
 SIZE = 4 << 20
-FULL = ("No space left on device", "database or disk is full")
+FULL = ("No space left on device", "database or disk is full", "perhaps because of a full disk")
 
 
 class FullDisk:

@@ -81,6 +81,8 @@ class Database:
         except sqlite3.Error as error:
             if not path.exists():
                 raise ValueError(f"there is no study in {str(path.parent)!r}: expected a file {path.name}") from None
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+                raise OSError(f"{str(path)!r}: {_line(error)}, perhaps because of a full disk") from error
             raise ValueError(f"{str(path)!r} cannot be read as a study ({_line(error)}): left as it is") from None
 
     def read(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
@@ -144,11 +146,11 @@ def _create(path: Path) -> None:
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         with contextlib.closing(sqlite3.connect(partial)) as database:
-            if _shares_memory(path):
-                database.execute("PRAGMA journal_mode = WAL")
             database.executescript(
                 f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
             )
+            if _shares_memory(path):  # only now: closing would fold a log into the file, and not tell if that failed
+                database.execute("PRAGMA journal_mode = WAL")
         try:
             os.link(partial, path)
         except FileExistsError:  # another process was faster, and may have written to its file already
@@ -159,7 +161,8 @@ def _create(path: Path) -> None:
     except sqlite3.Error as error:
         raise OSError(f"cannot make {str(path)!r}: {_line(error)}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        for ending in ("", "-journal", "-wal", "-shm"):
+            Path(f"{partial}{ending}").unlink(missing_ok=True)
 
 
 def _recognize(path: Path) -> None:
