@@ -98,10 +98,8 @@ class Study:
         known = self._identified([one.id for one in wanted])
         identities = {one.id: zlib.compress(encode(one.identity).encode()) for one in wanted if one.id not in known}
         specs = [encode(one.request) for one in wanted]
-        rows = [
-            {"key": key(spec), "spec": spec, "run": one.id, "label": label}
-            for spec, one in zip(specs, wanted, strict=True)
-        ]
+        pairs = zip(specs, wanted, strict=True)
+        rows = [{"key": key(spec), "spec": spec, "run": one.id, "label": label} for spec, one in pairs]
         with self._database.writing() as write:
             write.executemany("INSERT OR IGNORE INTO runs (id) VALUES (?)", [(run,) for run in identities])
             add = "INSERT INTO details (run, identity) VALUES (?, ?)"
@@ -164,8 +162,8 @@ class Study:
         with self._database.writing() as write:
             for one in outcomes:
                 entry = (one.status, encode(one.results), encode(one.provenance), time.time(), one.run)
-                curves = encode_curves(one.curves) if one.curves else None
                 if write.execute(update, entry).rowcount:
+                    curves = encode_curves(one.curves) if one.curves else None
                     write.execute("UPDATE details SET curves = ? WHERE run = ?", (curves, one.run))
                     recorded.append(one.run)
                 write.execute("DELETE FROM leases WHERE run = ? AND owner = ?", (one.run, self._owner.name))
@@ -218,8 +216,7 @@ class Study:
             FROM requests JOIN runs ON runs.id = requests.run WHERE {_LABELLED} AND {_BESIDE} ORDER BY requests.id""",
             {**self._now(), "label": label, "beside": json.dumps(list(beside))},
         )
-        specs = decode_all(spec for spec, *_ in rows)
-        results = decode_all(result or "{}" for *_, result in rows)
+        specs, results = decode_all(row[0] for row in rows), decode_all(row[3] or "{}" for row in rows)
         return [Row(spec, row[1], row[2], result) for spec, row, result in zip(specs, rows, results, strict=True)]
 
     def put(self, name: str, value: Any) -> None:
@@ -293,8 +290,8 @@ class Study:
             raise ValueError(f"run {min(unknown)!r} is not in {str(self.folder)!r}: expected a run that was requested")
 
     def _known(self, ids: Sequence[str]) -> set[str]:
-        found = self._database.read(f"SELECT id FROM runs WHERE id IN {_IDS}", {"ids": json.dumps(list(ids))})
-        return {run for (run,) in found}
+        query = f"SELECT id FROM runs WHERE id IN {_IDS}"
+        return {run for (run,) in self._database.read(query, {"ids": json.dumps(list(ids))})}
 
     def _identified(self, ids: Sequence[str]) -> set[str]:
         """Return those of the runs whose identity is known; that of a run merged from elsewhere is not."""
