@@ -2,7 +2,8 @@
 
 The page is a Jinja template, usually of Markdown. What it can name:
 
-    claims()                                    all claims of the paper, with verdicts, numbers and the paper's
+    claims("transfer")                          all claims of the paper, with verdicts, numbers and the paper's;
+                                                those of some experiments first
     findings("transfer")                        the findings of an experiment, one by one
     table("transfer", "grid")                   one of its tables
     figure("transfer", "sweeps-full")           one of its figures, saved as SVG beside the page
@@ -72,9 +73,15 @@ class _Filling:
         self._contents, self._page = contents, page
         self.figures: list[Path] = []
 
-    def claims(self) -> str:
-        """Return all claims with what was measured and the paper's numbers, a column for each parameterization."""
+    def claims(self, *first: str) -> str:
+        """Return all claims with what was measured and the paper's numbers, a column for each parameterization.
+
+        Args:
+            first: The experiments to begin with; the others follow.
+        """
         sections = [section for section in self._contents.sections if section.of_paper]
+        ahead = [self._section(name) for name in first]
+        sections = [*ahead, *(section for section in sections if section not in ahead)]
         verdicts = Counter(one.verdict for section in sections for one in section.findings)
         total = ", ".join(
             f"{SIGNS[verdict]} {verdict} ({verdicts[verdict]})" for verdict in Judgement if verdicts[verdict]
@@ -177,7 +184,8 @@ def _column(finding: Finding) -> str | None:
 
 
 def _cell(finding: Finding) -> str:
-    paper = f" ({_brief(finding.paper)})" if finding.paper is not None else ""
+    said = finding.paper is None or finding.paper in finding.claim
+    paper = "" if said else f" ({_brief(finding.paper)})"
     return f"{SIGNS[finding.verdict]} {_brief(finding.measured)}{paper}"
 
 
@@ -186,8 +194,10 @@ def _brief(measured: str) -> str:
 
     >>> _brief("−0.95 [−1.20, −0.71], apart by −1.02 [−1.38, −0.67]"), _brief("−1.87 %, from 2.625 to 2.576")
     ('−0.95 [−1.20, −0.71], apart by −1.02 [−1.38, −0.67]', '−1.87 %')
+    >>> _brief("0.71 at width 1024 (0.74 at 256)")
+    '0.71 at width 1024'
     """
-    number = re.match(r"[^,\[]*\[[^\]]*\](, apart by [^\]]*\])?|[+−\d.]+ %", measured)
+    number = re.match(r"[^,\[]*\[[^\]]*\](, apart by [^\]]*\])?|[+−\d.]+ %|.+(?= \()", measured)
     return number[0] if number else measured
 
 

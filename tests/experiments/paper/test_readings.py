@@ -253,7 +253,10 @@ def test_alignment_at_the_start_and_its_peaks(study: Study):
         "mean-field": Judgement.FAILS,
     }
     highest = find(reading, "highest peak", "NTK, Adafactor")
-    assert (highest.verdict, highest.measured) == (Judgement.HOLDS, "0.85 in the readout, 0.82 in blocks/0/mlp/up")
+    assert (highest.verdict, highest.measured) == (
+        Judgement.HOLDS,
+        "0.85, and at most 0.82 elsewhere (in blocks/0/mlp/up)",
+    )
     assert find(reading, "MLP layers", "NTK, Adam").verdict is Judgement.FAILS
     assert find(reading, "MLP layers", "muP, Adam").verdict is Judgement.HOLDS
     assert find(reading, "less alignment in NTK", "SGD").verdict is Judgement.FAILS

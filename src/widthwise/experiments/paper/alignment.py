@@ -167,7 +167,7 @@ def _of_adaptive(setting: Setting, by_width: Mapping[int, Points]) -> Iterator[F
         claim="the readout has the highest peak of alignment",
         of=of,
         verdict=Judgement.of(readout > other, readout, other),
-        measured=f"{signed(readout)} in the readout, {signed(other)} in {layer}",
+        measured=f"{signed(readout)}, and at most {signed(other)} elsewhere (in {layer})",
     )
     yield Finding(
         claim=f"the readout's alignment peaks {between}",
@@ -186,7 +186,14 @@ def _of_adaptive(setting: Setting, by_width: Mapping[int, Points]) -> Iterator[F
 
 
 def _over_widths(peaks: Mapping[int, float]) -> str:
-    return ", ".join(f"{signed(peak)} at width {width}" for width, peak in peaks.items())
+    """Write the peak of the largest width, which is judged, and then the others.
+
+    >>> _over_widths({256: 0.74, 512: 0.73, 1024: 0.71})
+    '0.71 at width 1024 (0.74 at 256, 0.73 at 512)'
+    """
+    *others, (largest, judged) = peaks.items()
+    more = ", ".join(f"{signed(peak)} at {width}" for width, peak in others)
+    return f"{signed(judged)} at width {largest}" + (f" ({more})" if more else "")
 
 
 EXPERIMENT = Experiment(
