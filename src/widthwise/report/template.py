@@ -184,9 +184,8 @@ def _column(finding: Finding) -> str | None:
 
 
 def _cell(finding: Finding) -> str:
-    said = finding.paper is None or finding.paper in finding.claim
-    paper = "" if said else f" ({_brief(finding.paper)})"
-    return f"{SIGNS[finding.verdict]} {_brief(finding.measured)}{paper}"
+    theirs = "" if finding.paper is None or finding.paper in finding.claim else f" ({_brief(finding.paper)})"
+    return f"{SIGNS[finding.verdict]} {_brief(finding.measured)}{theirs}"
 
 
 def _brief(measured: str) -> str:
