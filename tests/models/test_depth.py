@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from widthwise.models import Transformer, deepen, draw, prescribe
+from widthwise.models.storing import cast
 from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Prescription
 from widthwise.theory import COMPLETEP, DEPTH_RULES, FULL, MUP, depth_exponents, solve
@@ -31,8 +32,8 @@ def explicit(model: Transformer, params, tokens: jax.Array, branch: float) -> ja
     batch, time = tokens.shape
     x = (decoder.tokens(tokens) + decoder.positions(jnp.arange(time))).reshape(batch * time, -1)
     for block in decoder.blocks:
-        x = x + branch * block.attention(block.attention_norm(x), batch, 1 / 8)
-        x = x + branch * block.mlp(block.mlp_norm(x), recompute=False)
+        x = x + branch * block.attention(block.attention_norm(x), batch, 1 / 8, cast)
+        x = x + branch * block.mlp(block.mlp_norm(x), cast)
     return decoder.readout(decoder.norm(x)).reshape(batch, time, -1)
 
 

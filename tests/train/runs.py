@@ -21,17 +21,19 @@ SMALL = shlex.split(
 """The same on the command line."""
 
 
-def program(steps: int = 40, optimizer: str = "adam") -> Program:
-    stated = layout(MODEL, PARAMETERIZATIONS["standard"])
-    return Program(model=MODEL, optimizer=OPTIMIZERS[optimizer], layout=stated, steps=steps, warmup=5)
+def program(steps: int = 40, optimizer: str = "adam", model: Transformer = MODEL) -> Program:
+    stated = layout(model, PARAMETERIZATIONS["standard"])
+    return Program(model=model, optimizer=OPTIMIZERS[optimizer], layout=stated, steps=steps, warmup=5)
 
 
-def lane(learning_rate: float = 1e-2, *, seed: int = 0, parameterization: str = "standard") -> Lane:
+def lane(
+    learning_rate: float = 1e-2, *, seed: int = 0, parameterization: str = "standard", model: Transformer = MODEL
+) -> Lane:
     network = PARAMETERIZATIONS[parameterization]
     return Lane(
         seed=seed,
-        scales=prescribe(MODEL, solve(network, ADAM, FULL), base_width=32).scales,
-        attention_scale=MODEL.attention_scale(network),
+        scales=prescribe(model, solve(network, ADAM, FULL), base_width=32).scales,
+        attention_scale=model.attention_scale(network),
         learning_rate=learning_rate,
         epsilon=1e-9,
     )

@@ -1,21 +1,22 @@
 """Many devices, or many processes, compute what one does."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from tests.train.runs import LANGUAGE, lane, program
+from tests.train.runs import LANGUAGE, MODEL, lane, program
 from widthwise.train import Checkpoints, Lanes, make_mesh, train
 from widthwise.train.sharding import place
 
 EVALUATION = LANGUAGE.held_out(2)
 
 
-def losses(chosen, *, optimizer: str = "adam", checkpoints=None, **options) -> list[list[float]]:
-    lanes = Lanes(program(optimizer=optimizer), chosen, LANGUAGE, **options)
+def losses(chosen, *, optimizer: str = "adam", model=MODEL, checkpoints=None, **options) -> list[list[float]]:
+    lanes = Lanes(program(optimizer=optimizer, model=model), chosen, LANGUAGE, **options)
     results = train(lanes, EVALUATION, checkpoints=checkpoints)
     return [[*result.train_loss, result.eval_loss] for result in results]
 
@@ -25,6 +26,16 @@ def test_eight_devices_equal_one(optimizer: str):
     """With Adafactor, whose state is factored and so split differently from its parameters; with products, in Muon."""
     one = losses([lane()], optimizer=optimizer, side_by_side=False)
     eight = losses([lane()], optimizer=optimizer, side_by_side=False, mesh=make_mesh(fsdp=8))
+    np.testing.assert_allclose(eight, one, rtol=1e-4)
+
+
+@pytest.mark.parametrize("remat", ["none", "block", "full"])
+def test_eight_devices_equal_one_whatever_is_computed_again(remat: str):
+    """With two blocks, over which split weights go in a loop."""
+    deep = replace(MODEL, blocks=2)
+    one = losses([lane(model=deep)], model=deep, side_by_side=False)
+    deep = replace(deep, remat=remat)
+    eight = losses([lane(model=deep)], model=deep, side_by_side=False, mesh=make_mesh(fsdp=8))
     np.testing.assert_allclose(eight, one, rtol=1e-4)
 
 

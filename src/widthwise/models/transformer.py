@@ -6,7 +6,7 @@ three times faster. The attention scale is an argument because it depends on the
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -14,20 +14,14 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from widthwise.models.cross_entropy import cross_entropy
+from widthwise.models.cross_entropy import cross_entropy, cross_entropy_in_slices
 from widthwise.models.gelu import gelu
+from widthwise.models.storing import REMATERIALIZATIONS, Whole, cast, checkpointed, usual
 from widthwise.parameterize import Axes, PyTree, Rule
 from widthwise.theory import Parameterization, Role
 
 _MATRIX = Axes(inputs=(0,), outputs=(1,))
 _NOTHING = nnx.initializers.zeros_init()  # modules only provide shapes; `draw` draws the parameters
-
-RECOMPUTING_WIDTH = 4096
-"""From this width on, in half precision, the backward pass recomputes the MLP's activation instead of storing it.
-
-Matrix products grow with the square of the width, activations with the width, so at large widths recomputing costs
-almost nothing. On an H200 at width 4096: 59.0 GB instead of 66.5 GB, at 565.3 and 565.4 ms per step.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +36,9 @@ class Transformer:
         vocabulary: The number of tokens.
         dtype: The precision of computations: `float32`, `bfloat16` or `float64`. Parameters and logits are at least
             float32.
+        remat: What the backward pass recomputes instead of storing it: `none`, `activation` (that of the MLP), `block`
+            (everything within a block), or `full` (the logits as well). By default `none`; in half precision, from
+            width 4096 on, `activation`.
     """
 
     width: int
@@ -50,6 +47,7 @@ class Transformer:
     context: int = 512
     vocabulary: int = 32101
     dtype: str = "float32"
+    remat: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "head_dim", "context", "vocabulary"):
@@ -59,6 +57,8 @@ class Transformer:
             raise ValueError(f"width is {self.width}: expected a multiple of the head dimension {self.head_dim}")
         if self.dtype not in ("float32", "bfloat16", "float64"):
             raise ValueError(f"dtype is {self.dtype!r}: expected float32, bfloat16 or float64")
+        if self.recomputes not in REMATERIALIZATIONS:
+            raise ValueError(f"remat is {self.remat!r}: expected one of {', '.join(REMATERIALIZATIONS)}")
 
     @property
     def heads(self) -> int:
@@ -76,9 +76,9 @@ class Transformer:
         return ("/attention/out/kernel", "/mlp/down/kernel")
 
     @property
-    def recomputes(self) -> bool:
-        """Whether the backward pass recomputes the activation of the MLP."""
-        return _recomputes(self.width, jnp.dtype(self.dtype))
+    def recomputes(self) -> str:
+        """What the backward pass recomputes."""
+        return usual(self.width, jnp.dtype(self.dtype)) if self.remat is None else self.remat
 
     def shapes(self) -> PyTree:
         """Return the shapes of the parameters."""
@@ -101,8 +101,8 @@ class Transformer:
         self, params: PyTree, tokens: Int[Array, "batch time"], attention_scale: Float[Array, ""] | float
     ) -> Float[Array, "batch time vocabulary"]:
         """Return the logits. `params` are effective parameters; see `self.attention_scale`."""
-        decoder = self._decoder(params, tokens)
-        logits = decoder.readout(decoder.hidden(tokens, attention_scale)).reshape(*tokens.shape, -1)
+        decoder = replace(self, remat="none")._decoder(params, tokens)
+        logits = decoder.readout(decoder.hidden(tokens, attention_scale, cast)).reshape(*tokens.shape, -1)
         return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
     def losses(
@@ -111,12 +111,23 @@ class Transformer:
         tokens: Int[Array, "batch time"],
         labels: Int[Array, "batch time"],
         attention_scale: Float[Array, ""] | float,
+        *,
+        whole: Whole = cast,
     ) -> Float[Array, "batch time"]:
-        """Return the cross-entropy of every label, in nats: the same as from `logits`, but without float32 logits."""
+        """Return the cross-entropy of every label, in nats: the same as from `logits`, but without float32 logits.
+
+        Args:
+            params: Effective parameters; of matrices that are split over devices, the part of this one.
+            tokens: The tokens.
+            labels: What follows each of them.
+            attention_scale: The factor on attention logits.
+            whole: Returns a whole matrix from a part, where it acts.
+        """
         decoder = self._decoder(params, tokens)
-        hidden = decoder.hidden(tokens, attention_scale)
-        kernel = decoder.readout.kernel.get_value().astype(hidden.dtype)
-        return cross_entropy(hidden, kernel, labels.reshape(-1)).reshape(labels.shape)
+        hidden = decoder.hidden(tokens, attention_scale, whole)
+        kernel = _kernel(decoder.readout, hidden.dtype, whole)
+        losses = cross_entropy_in_slices if self.recomputes == "full" else cross_entropy
+        return losses(hidden, kernel, labels.reshape(-1)).reshape(labels.shape)
 
     def _decoder(self, params: PyTree, tokens: jax.Array) -> "_Decoder":
         if tokens.shape[-1] > self.context:
@@ -147,16 +158,21 @@ class _Decoder(nnx.Module):
         self.norm = _norm(config, rngs)
         self.readout = _linear(config, config.width, config.vocabulary, rngs)
         self.dtype = jnp.dtype(config.dtype)
+        self.recomputes = config.recomputes
 
-    def hidden(self, tokens: jax.Array, attention_scale: jax.Array | float) -> jax.Array:
+    def hidden(self, tokens: jax.Array, attention_scale: jax.Array | float, whole: Whole) -> jax.Array:
         """Return the input of the readout, one row per token."""
         batch, time = tokens.shape
-        x = (self.tokens(tokens) + self.positions(jnp.arange(time))).astype(self.dtype)
+        x = (_rows(self.tokens, tokens, whole) + _rows(self.positions, jnp.arange(time), whole)).astype(self.dtype)
         x = x.reshape(batch * time, -1)  # on a CPU, XLA trains 1.5 times faster with matrices of two axes
-        recompute = _recomputes(x.shape[-1], x.dtype)
-        for block in self.blocks:
-            graph, params = nnx.split(block)
-            x = _apply(x, attention_scale, params, graph=graph, batch=batch, recompute=recompute)
+        graphs, blocks = zip(*map(nnx.split, self.blocks), strict=True)
+        apply = functools.partial(_apply, graph=graphs[0], batch=batch, recomputes=self.recomputes, whole=whole)
+        if whole is cast:
+            for params in blocks:
+                x = apply(x, attention_scale, params)
+        else:  # a loop, or the compiler gathers the matrices of later blocks while it computes the first
+            stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *blocks)
+            x, _ = jax.lax.scan(lambda x, params: (apply(x, attention_scale, params), None), x, stacked)
         return self.norm(x)
 
 
@@ -167,17 +183,28 @@ class _Block(nnx.Module):
         self.mlp_norm = _norm(config, rngs)
         self.mlp = _MLP(config, rngs=rngs)
 
-    def __call__(self, x: jax.Array, attention_scale: jax.Array | float, *, batch: int, recompute: bool) -> jax.Array:
-        x = x + self.attention(self.attention_norm(x), batch, attention_scale)
-        return x + self.mlp(self.mlp_norm(x), recompute=recompute)
+    def __call__(self, x: jax.Array, attention_scale: jax.Array | float, *, batch: int, whole: Whole) -> jax.Array:
+        x = x + self.attention(self.attention_norm(x), batch, attention_scale, whole)
+        return x + self.mlp(self.mlp_norm(x), whole)
 
 
-@functools.partial(jax.jit, static_argnames=("graph", "batch", "recompute"))
+@functools.partial(jax.jit, static_argnames=("graph", "batch", "recomputes", "whole"))
 def _apply(
-    x: jax.Array, attention_scale: jax.Array | float, params: PyTree, *, graph: Any, batch: int, recompute: bool
+    x: jax.Array,
+    attention_scale: jax.Array | float,
+    params: PyTree,
+    *,
+    graph: Any,
+    batch: int,
+    recomputes: str,
+    whole: Whole,
 ) -> jax.Array:
     """Apply a block. As a jitted function it is traced, differentiated and lowered once for all blocks."""
-    return nnx.merge(graph, params)(x, attention_scale, batch=batch, recompute=recompute)
+
+    def block(x: jax.Array, attention_scale: jax.Array | float, params: PyTree) -> jax.Array:
+        return nnx.merge(graph, params)(x, attention_scale, batch=batch, whole=whole)
+
+    return checkpointed(block, recomputes, whole)(x, attention_scale, params)
 
 
 class _Attention(nnx.Module):
@@ -187,28 +214,28 @@ class _Attention(nnx.Module):
         )
         self.heads = config.heads
 
-    def __call__(self, x: jax.Array, batch: int, scale: jax.Array | float) -> jax.Array:
+    def __call__(self, x: jax.Array, batch: int, scale: jax.Array | float, whole: Whole) -> jax.Array:
         split = (batch, x.shape[0] // batch, self.heads, x.shape[1] // self.heads)
         # Scale the weight, which is smaller than the queries and still in float32.
-        query = x @ (self.query.kernel.get_value() * scale).astype(x.dtype)
-        mixed = causal_attention(*(y.reshape(split) for y in (query, self.key(x), self.value(x))))
-        return self.out(mixed.reshape(x.shape))
+        query = x @ _kernel(self.query, x.dtype, whole, scale)
+        key, value = (x @ _kernel(layer, x.dtype, whole) for layer in (self.key, self.value))
+        mixed = causal_attention(*(y.reshape(split) for y in (query, key, value)))
+        return mixed.reshape(x.shape) @ _kernel(self.out, x.dtype, whole)
 
 
 class _MLP(nnx.Module):
     def __init__(self, config: Transformer, *, rngs: nnx.Rngs) -> None:
         self.up = _linear(config, config.width, 4 * config.width, rngs)
         self.down = _linear(config, 4 * config.width, config.width, rngs)
+        self.recomputes = config.recomputes
 
-    def __call__(self, x: jax.Array, *, recompute: bool) -> jax.Array:
+    def __call__(self, x: jax.Array, whole: Whole) -> jax.Array:
         def rest(x: jax.Array) -> jax.Array:
-            return self.down(gelu(x))
+            return gelu(x) @ _kernel(self.down, x.dtype, whole)
 
-        return (jax.checkpoint(rest) if recompute else rest)(self.up(x))
-
-
-def _recomputes(width: int, dtype: jnp.dtype) -> bool:
-    return dtype.itemsize == 2 and width >= RECOMPUTING_WIDTH
+        if self.recomputes == "activation" and whole is cast:  # otherwise `checkpointed` does it
+            rest = jax.checkpoint(rest)
+        return rest(x @ _kernel(self.up, x.dtype, whole))
 
 
 def causal_attention(
@@ -244,6 +271,18 @@ def plain_attention(
     seen = jnp.tril(jnp.ones((time, time), bool))
     weights = jax.nn.softmax(jnp.where(seen, logits, jnp.finfo(wide).min), axis=-1).astype(value.dtype)
     return jnp.matmul(weights, value).transpose(0, 2, 1, 3)
+
+
+def _kernel(layer: nnx.Linear, dtype: Any, whole: Whole, scale: jax.Array | float | None = None) -> jax.Array:
+    """Return the whole matrix of a layer, times a factor, in the precision in which it acts."""
+    kernel = layer.kernel.get_value()
+    return whole(kernel if scale is None else kernel * scale, (layer.in_features, layer.out_features), dtype)
+
+
+def _rows(table: nnx.Embed, numbers: jax.Array, whole: Whole) -> jax.Array:
+    """Return rows of an embedding."""
+    rows = table.embedding.get_value()
+    return jnp.take(whole(rows, (table.num_embeddings, table.features), rows.dtype), numbers, axis=0)
 
 
 def _linear(config: Transformer, inputs: int, outputs: int, rngs: nnx.Rngs) -> nnx.Linear:

@@ -119,7 +119,7 @@ def state_bytes(model: Transformer, optimizer: Optimizer) -> int:
 def activation_bytes(model: Transformer, batch: int) -> int:
     """Estimate the memory for the backward pass: 12 to 16 widths per token and block, and the logits."""
     size = 2 if model.dtype == "bfloat16" else 4
-    tokens, widths = batch * model.context, 12 if model.recomputes else 16
+    tokens, widths = batch * model.context, 16 if model.recomputes == "none" else 12
     return tokens * (model.blocks * widths * model.width * size + model.vocabulary * (size + 4))
 
 
@@ -134,7 +134,7 @@ def _compiled(
 
     @functools.partial(jax.jit, donate_argnums=0)
     def step(state: State, lane: Lane, tokens: jax.Array) -> tuple[State, jax.Array]:
-        state, loss, _ = program.step(state, lane, tokens, gathered=placement.replicated)
+        state, loss, _ = program.step(state, lane, tokens, devices=placement)
         return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, placement.state(x.shape)), state), loss
 
     compiled = step.lower(states, lane, batch).compile()

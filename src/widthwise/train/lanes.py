@@ -36,15 +36,18 @@ class ChunkResult:
 
 @dataclass(frozen=True)
 class _Setup:
-    """What compiled functions depend on: the program, its devices, and whether all lanes share one call."""
+    """What compiled functions depend on: the program, its devices, and how many lanes share a call, if any do."""
 
     program: Program
     devices: Placement | None
-    side_by_side: bool
+    lanes: int | None
 
-    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def each(self, function: Callable[..., Any], *, in_axes: Any = 0) -> Callable[..., Any]:
         """Apply a function to every lane of a call."""
-        return jax.vmap(function) if self.side_by_side else function
+        if self.lanes is None:
+            return function
+        shared = self.devices is not None and self.devices.splits_lanes(self.lanes)
+        return jax.vmap(function, in_axes=in_axes, spmd_axis_name="lanes" if shared else None)
 
     def split(self, tree: PyTree) -> PyTree:
         if (devices := self.devices) is None:
@@ -101,7 +104,7 @@ class Lanes:
         self._chunks: dict[tuple[int, bool], Future[Any]] = {}
         self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
         self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
-        self._setup = _Setup(program, self._devices, self.side_by_side)
+        self._setup = _Setup(program, self._devices, len(lanes) if self.side_by_side else None)
         self._ahead = {"setup": self._setup, "soon": self.side_by_side}
         # The arguments of compiled functions: all lanes at once, or each by itself.
         self._described = [_stack(self.lanes)] if self.side_by_side else self.lanes
@@ -288,8 +291,9 @@ def _measure(params: PyTree, initial: PyTree | None, lane: Lane, tokens: jax.Arr
 
 @functools.partial(Compiled, static=("setup",))
 def _evaluate(params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, setup: _Setup) -> jax.Array:
-    evaluate = setup.each(lambda params, lane: setup.program.evaluate(params, lane, tokens, weights))
-    return setup.replicate(evaluate(params, lane))
+    evaluate = functools.partial(setup.program.evaluate, devices=setup.devices)
+    each = setup.each(evaluate, in_axes=(0, 0, None, None))
+    return setup.replicate(each(params, lane, tokens, weights))
 
 
 @functools.partial(Compiled, static=("setup", "reader"), donate=("state",))
@@ -306,9 +310,9 @@ def _chunk(
     program, devices = setup.program, setup.devices
     count = jax.tree.leaves(items)[0].shape[0]
     last = count - 1 if taken is None else taken - 1
-    step = functools.partial(program.step, gathered=None if devices is None else devices.replicated)
-    if setup.side_by_side:  # per step, because tracing the whole loop under `vmap` takes twice as long
-        step = jax.vmap(step, in_axes=(0, 0, None), spmd_axis_name=None if devices is None else "lanes")
+    # Per step, because tracing the whole loop under `vmap` takes twice as long.
+    step = functools.partial(program.step, devices=devices)
+    step = setup.each(step, in_axes=(0, 0, None))
     sizes_of = setup.each(program.sizes)
     losses, none = setup.nothing(state, count)
 

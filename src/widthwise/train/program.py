@@ -5,6 +5,7 @@ scale. Everything in a lane is data, so one compilation serves all of them, one 
 `vmap`.
 """
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,15 +13,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import NamedSharding
 
 from widthwise.coordinates.depth import LOGITS, STREAM
 from widthwise.measure import Measurement, measure
 from widthwise.measure.capture import capture
 from widthwise.models import Transformer, draw
+from widthwise.models.storing import Whole, cast
 from widthwise.optim import Optimizer, warmup_cosine
 from widthwise.parameterize import Layout, PyTree, Scales
 from widthwise.theory import Role
+from widthwise.train.sharding import Placement
 
 DIVERGED = 100.0
 """A run has diverged once a loss is this many times that of guessing uniformly, log(vocabulary), or not finite.
@@ -116,22 +118,26 @@ class Program:
         )
 
     def step(
-        self, state: State, lane: Lane, tokens: jax.Array, *, gathered: NamedSharding | None = None
+        self, state: State, lane: Lane, tokens: jax.Array, *, devices: Placement | None = None
     ) -> tuple[State, jax.Array, PyTree]:
         """Take one step; return the new state, the loss before it, and the gradients.
 
-        If parameters are sharded over devices, `gathered` is their sharding when they act. Stating it keeps the batch
-        sharded in between; otherwise the compiler may gather activations instead of weights.
+        Args:
+            state: The state of one run.
+            lane: The run's data.
+            tokens: A batch of sequences.
+            devices: The devices over which the state and the batch are split; None for one device.
         """
+        whole = cast if devices is None else devices.whole
 
-        def loss(params: PyTree) -> jax.Array:
+        def loss(params: PyTree, lane: Lane, tokens: jax.Array) -> jax.Array:
             weights = jnp.ones_like(tokens[:, 1:], jnp.float32)
-            effective = lane.scales.effective(params)
-            if gathered is not None:
-                effective = jax.lax.with_sharding_constraint(effective, gathered)
-            return self.loss(effective, lane.attention_scale, tokens, weights)
+            return self.loss(lane.scales.effective(params), lane.attention_scale, tokens, weights, whole=whole)
 
-        value, gradients = jax.value_and_grad(loss)(state.params)
+        if devices is None:
+            value, gradients = jax.value_and_grad(loss)(state.params, lane, tokens)
+        else:
+            value, gradients = devices.value_and_grad(loss, state.params, lane, tokens)
         updates, optimizer = self._optimizer(lane).update(gradients, state.optimizer, state.params)
         # False if the loss is NaN.
         alive = (value <= DIVERGED * math.log(self.model.vocabulary)) & (state.diverged_at < 0)
@@ -147,21 +153,32 @@ class Program:
         )
         return stepped, value, gradients
 
-    def loss(self, effective: PyTree, attention_scale: Any, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+    def loss(
+        self, effective: PyTree, attention_scale: Any, tokens: jax.Array, weights: jax.Array, *, whole: Whole = cast
+    ) -> jax.Array:
         """Return the mean cross-entropy of the next tokens, in nats; tokens with weight 0 do not count."""
-        losses = self.model.losses(effective, tokens[:, :-1], tokens[:, 1:], attention_scale)
+        losses = self.model.losses(effective, tokens[:, :-1], tokens[:, 1:], attention_scale, whole=whole)
         return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1)
 
-    def evaluate(self, params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+    def evaluate(
+        self, params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, devices: Placement | None = None
+    ) -> jax.Array:
         """Return the mean loss over all tokens of an evaluation set."""
-        effective = lane.scales.effective(params)
+        whole = cast if devices is None else devices.whole
 
-        def one(batch: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            count = jnp.sum(batch[1])
-            return self.loss(effective, lane.attention_scale, *batch) * count, count
+        def totals(params: PyTree, lane: Lane, batches: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            effective = lane.scales.effective(params)
 
-        totals, counts = jax.lax.map(one, (tokens, weights))
-        return jnp.sum(totals) / jnp.sum(counts)
+            def one(batch: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+                count = jnp.sum(batch[1])
+                return self.loss(effective, lane.attention_scale, *batch, whole=whole) * count, count
+
+            losses, counts = jax.lax.map(one, batches)
+            return jnp.sum(losses), jnp.sum(counts)
+
+        over = totals if devices is None else functools.partial(devices.total, totals)
+        total, count = over(params, lane, (tokens, weights))
+        return total / count
 
     def measure(self, initial: PyTree, params: PyTree, lane: Lane, tokens: jax.Array) -> Measurement:
         """Measure the alignment of every dense layer on a batch of tokens.

@@ -1,14 +1,24 @@
 """Sharding of runs and their parameters over many devices.
 
 A mesh has two axes. Lanes are sharded over `lanes`. The parameters, gradients, optimizer state and batch of each lane
-are sharded over `fsdp` (fully sharded data parallelism), arrays along their largest evenly divisible axis. A single run
-uses both axes for its batch. The sharding depends only on shapes, so it works for every optimizer.
+are sharded over `fsdp` (fully sharded data parallelism), arrays along their first evenly divisible axis, so that parts
+lie together in memory. A single run uses both axes for its batch. The sharding depends only on shapes, so it works for
+every optimizer.
+
+Losses and gradients are computed by each device for its part of the batch (`Placement.value_and_grad`). A matrix is
+gathered where it acts, in the precision in which it acts, and its gradient is summed and split as soon as it is there.
+What the compiler would do by itself, given only how arrays are split, takes two whole copies of the model in float32.
+The optimizer, which may need whole matrices, is left to the compiler.
 """
 
+import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -35,7 +45,12 @@ class Placement:
     @property
     def batch(self) -> NamedSharding:
         """The sharding of a batch of sequences, over the devices of a run."""
-        return NamedSharding(self.mesh, PartitionSpec("fsdp" if self.side_by_side else ("lanes", "fsdp")))
+        return NamedSharding(self.mesh, PartitionSpec(self._of_run))
+
+    @property
+    def _of_run(self) -> tuple[str, ...]:
+        """The axes of the mesh over which the batch of a run is split."""
+        return ("fsdp",) if self.side_by_side else ("lanes", "fsdp")
 
     def state(self, shape: tuple[int, ...]) -> NamedSharding:
         """Return the sharding of an array of parameters or optimizer state; scalars are replicated."""
@@ -43,13 +58,98 @@ class Placement:
         if len(shape) <= lead:
             return self.replicated
         names: list[str | None] = [None] * len(shape)
-        if self.side_by_side and shape[0] % self.mesh.shape["lanes"] == 0:
+        if self.side_by_side and self.splits_lanes(shape[0]):
             names[0] = "lanes"
-        size = self.mesh.shape["fsdp"]
-        dividing = [axis for axis in range(lead, len(shape)) if shape[axis] and shape[axis] % size == 0]
-        if dividing and size > 1:
-            names[max(dividing, key=lambda axis: shape[axis])] = "fsdp"
+        if (axis := self._axis(shape[lead:])) is not None:
+            names[lead + axis] = "fsdp"
         return NamedSharding(self.mesh, PartitionSpec(*names))
+
+    def splits_lanes(self, count: int) -> bool:
+        """Return whether that many lanes are split over the mesh."""
+        return count % self.mesh.shape["lanes"] == 0
+
+    def _axis(self, shape: tuple[int, ...]) -> int | None:
+        """Return the axis along which an array of one run is split; None if it is not."""
+        size = self.mesh.shape["fsdp"]
+        dividing = [axis for axis, length in enumerate(shape) if length and length % size == 0]
+        return dividing[0] if dividing and size > 1 else None
+
+    def whole(self, part: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """Return a whole matrix in the precision in which it acts, from the part of it that this device has."""
+        axis = self._axis(shape)
+        return part.astype(dtype) if axis is None else _gather(part, axis, self._of_run, jnp.dtype(dtype))
+
+    def value_and_grad(
+        self, loss: Callable[[PyTree, PyTree, PyTree], jax.Array], params: PyTree, lane: PyTree, batch: PyTree
+    ) -> tuple[jax.Array, PyTree]:
+        """Return the mean loss of a batch and its gradient.
+
+        Args:
+            loss: The mean loss of a part of the batch, from the parts of matrices that a device has (see `whole`).
+            params: The parameters of one run.
+            lane: The run's other data.
+            batch: Sequences.
+        """
+        specs = self._specs(params)
+        count = math.prod(self.mesh.shape[name] for name in self._of_run)
+
+        def local(params: PyTree, lane: PyTree, batch: PyTree) -> tuple[jax.Array, PyTree]:
+            value, gradients = jax.value_and_grad(lambda params: loss(params, lane, batch) / count)(params)
+            # The gradients of gathered matrices are sums already.
+            gradients = jax.tree.map(
+                lambda x, spec: x if any(spec) else jax.lax.psum(x, self._of_run), gradients, specs
+            )
+            return jax.lax.psum(value, self._of_run), gradients
+
+        return self._on_each(local, specs, 0, (PartitionSpec(), specs))(params, lane, batch)
+
+    def total(
+        self, function: Callable[[PyTree, PyTree, PyTree], PyTree], params: PyTree, lane: PyTree, batches: PyTree
+    ) -> PyTree:
+        """Return the sum of what each device computes for its part of every batch."""
+
+        def local(params: PyTree, lane: PyTree, batches: PyTree) -> PyTree:
+            return jax.lax.psum(function(params, lane, batches), self._of_run)
+
+        return self._on_each(local, self._specs(params), 1, PartitionSpec())(params, lane, batches)
+
+    def _specs(self, params: PyTree) -> PyTree:
+        """Return how the parameters of one run reach a device: matrices in parts, all else whole."""
+
+        def one(x: jax.Array) -> PartitionSpec:
+            axis = self._axis(x.shape) if x.ndim > 1 else None
+            return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, "fsdp")
+
+        return jax.tree.map(one, params)
+
+    def _on_each(self, function: Callable[..., Any], params: PyTree, rows: int, out: PyTree) -> Callable[..., Any]:
+        """Apply a function on each device to its part of a batch, of which `rows` is the axis of sequences."""
+        batch = PartitionSpec(*[None] * rows, self._of_run)
+        specs = (params, PartitionSpec(), batch)
+        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def _gather(part: jax.Array, axis: int, names: tuple[str, ...], dtype: jnp.dtype) -> jax.Array:
+    """Gather the parts of a matrix; the parts of its gradient are summed in float32."""
+    return _gather_forward(part, axis, names, dtype)[0]
+
+
+def _gather_forward(part: jax.Array, axis: int, names: tuple[str, ...], dtype: jnp.dtype) -> tuple[jax.Array, None]:
+    del names
+    return jax.lax.all_gather(part.astype(dtype), "fsdp", axis=axis, tiled=True), None
+
+
+def _gather_backward(
+    axis: int, names: tuple[str, ...], dtype: jnp.dtype, _: None, whole: jax.Array
+) -> tuple[jax.Array]:
+    wide = whole.astype(jnp.promote_types(dtype, jnp.float32))
+    part = jax.lax.psum_scatter(wide, "fsdp", scatter_dimension=axis, tiled=True)
+    others = tuple(name for name in names if name != "fsdp")
+    return (jax.lax.psum(part, others) if others else part,)
+
+
+_gather.defvjp(_gather_forward, _gather_backward)
 
 
 def make_mesh(*, lanes: int = 1, fsdp: int | None = None) -> Mesh:
