@@ -1,5 +1,6 @@
 """On a GPU, what is fast computes what is plain: half precision, cuDNN, lanes, checkpoints."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,11 +66,12 @@ def test_cudnn_attention_is_the_plain_one():
     inputs = [normal(seed, 4, 128, 4, 64).astype(jnp.bfloat16) for seed in range(3)]
     assert cudnn_takes(inputs[0].shape, inputs[0].dtype)
     scaled = [inputs[0] / 8, *inputs[1:]]
-    found, expected = jax.jit(causal_attention)(*scaled), jax.jit(plain_attention)(*scaled)
+    in_one_kernel = functools.partial(causal_attention, on_gpu=True)
+    found, expected = jax.jit(in_one_kernel)(*scaled), jax.jit(plain_attention)(*scaled)
     assert apart(found, expected) < 3 * ROUNDING
     gradients = [
         jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x).astype(jnp.float32) ** 2), (0, 1, 2)))(*scaled)
-        for f in (causal_attention, plain_attention)
+        for f in (in_one_kernel, plain_attention)
     ]
     for one, other in zip(*gradients, strict=True):
         assert apart(one, other) < 5 * ROUNDING
@@ -78,13 +80,13 @@ def test_cudnn_attention_is_the_plain_one():
 def test_gelu_computed_again_has_the_gradient_of_gelu():
     x = normal(0, 4096)
     expected = jax.grad(lambda x: jnp.sum(jax.nn.gelu(x) ** 2))(x)
-    found = jax.jit(jax.grad(lambda x: jnp.sum(gelu(x.astype(jnp.bfloat16)).astype(jnp.float32) ** 2)))(x)
+    found = jax.jit(jax.grad(lambda x: jnp.sum(gelu(x.astype(jnp.bfloat16), on_gpu=True).astype(jnp.float32) ** 2)))(x)
     assert apart(found, expected) < 3 * ROUNDING
 
 
 def test_gelu_is_part_of_the_product_before_it():
     x, kernel = normal(0, 512, 256), normal(1, 256, 1024) / 16
-    program = Compiled(lambda x, kernel: gelu(x @ kernel), static=())
+    program = Compiled(lambda x, kernel: gelu(x @ kernel, on_gpu=True), static=())
     half = [y.astype(jnp.bfloat16) for y in (x, kernel)]
     assert "GELU" in program.jitted.lower(*half).compile().as_text()
     with jax.default_matmul_precision("highest"):

@@ -7,6 +7,7 @@ else is converted to float32 here and uses a logistic function, which needs less
 u) is x·logistic(2u).
 """
 
+import functools
 import math
 
 import jax
@@ -14,21 +15,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def gelu(x: Float[Array, "*shape"], *, on_gpu: bool = False) -> Float[Array, "*shape"]:
     """Apply GELU elementwise; in half precision, meant for GPUs, the backward pass recomputes it in float32.
 
     >>> [f"{y:.3f}" for y in gelu(jnp.array([-1.0, 0.0, 1.0]))]
     ['-0.159', '0.000', '0.841']
     """
-    return _again(x) if x.dtype.itemsize == 2 else jax.nn.gelu(x)
+    return _again(on_gpu, x) if x.dtype.itemsize == 2 else jax.nn.gelu(x)
 
 
-@jax.custom_vjp
-def _again(x: jax.Array) -> jax.Array:
-    return jax.nn.gelu(x) if jax.default_backend() == "gpu" else _logistic(x)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _again(on_gpu: bool, x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x) if on_gpu else _logistic(x)
 
 
-def _backward(x: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, ...]:
+def _forward(on_gpu: bool, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _again(on_gpu, x), x
+
+
+def _backward(on_gpu: bool, x: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, ...]:
+    del on_gpu
     # Without the barrier, the compiler would notice the repeated computation and store the result after all.
     x, cotangent = jax.lax.optimization_barrier((x, cotangent))
     return jax.vjp(_logistic, x)[1](cotangent)
@@ -40,4 +46,4 @@ def _logistic(x: jax.Array) -> jax.Array:
     return (wide * jax.nn.sigmoid(twice)).astype(x.dtype)
 
 
-_again.defvjp(lambda x: (_again(x), x), _backward)
+_again.defvjp(_forward, _backward)

@@ -39,6 +39,7 @@ class Transformer:
         remat: What the backward pass recomputes instead of storing it: `none`, `activation` (that of the MLP), `block`
             (everything within a block), or `full` (the logits as well). By default `none`; in half precision, from
             width 4096 on, `activation`.
+        for_gpu: Whether to compute with kernels for GPUs; None to do so where JAX finds one.
     """
 
     width: int
@@ -48,6 +49,7 @@ class Transformer:
     vocabulary: int = 32101
     dtype: str = "float32"
     remat: str | None = None
+    for_gpu: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "head_dim", "context", "vocabulary"):
@@ -79,6 +81,11 @@ class Transformer:
     def recomputes(self) -> str:
         """What the backward pass recomputes."""
         return usual(self.width, jnp.dtype(self.dtype)) if self.remat is None else self.remat
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether this computes with kernels for GPUs."""
+        return jax.default_backend() == "gpu" if self.for_gpu is None else self.for_gpu
 
     def shapes(self) -> PyTree:
         """Return the shapes of the parameters."""
@@ -213,13 +220,14 @@ class _Attention(nnx.Module):
             _linear(config, config.width, config.width, rngs) for _ in range(4)
         )
         self.heads = config.heads
+        self.on_gpu = config.on_gpu
 
     def __call__(self, x: jax.Array, batch: int, scale: jax.Array | float, whole: Whole) -> jax.Array:
         split = (batch, x.shape[0] // batch, self.heads, x.shape[1] // self.heads)
         # Scale the weight, which is smaller than the queries and still in float32.
         query = x @ _kernel(self.query, x.dtype, whole, scale)
         key, value = (x @ _kernel(layer, x.dtype, whole) for layer in (self.key, self.value))
-        mixed = causal_attention(*(y.reshape(split) for y in (query, key, value)))
+        mixed = causal_attention(*(y.reshape(split) for y in (query, key, value)), on_gpu=self.on_gpu)
         return mixed.reshape(x.shape) @ _kernel(self.out, x.dtype, whole)
 
 
@@ -228,10 +236,11 @@ class _MLP(nnx.Module):
         self.up = _linear(config, config.width, 4 * config.width, rngs)
         self.down = _linear(config, 4 * config.width, config.width, rngs)
         self.recomputes = config.recomputes
+        self.on_gpu = config.on_gpu
 
     def __call__(self, x: jax.Array, whole: Whole) -> jax.Array:
         def rest(x: jax.Array) -> jax.Array:
-            return gelu(x) @ _kernel(self.down, x.dtype, whole)
+            return gelu(x, on_gpu=self.on_gpu) @ _kernel(self.down, x.dtype, whole)
 
         if self.recomputes == "activation" and whole is cast:  # otherwise `checkpointed` does it
             rest = jax.checkpoint(rest)
@@ -242,12 +251,14 @@ def causal_attention(
     query: Float[Array, "batch time heads dim"],
     key: Float[Array, "batch time heads dim"],
     value: Float[Array, "batch time heads dim"],
+    *,
+    on_gpu: bool = False,
 ) -> Float[Array, "batch time heads dim"]:
     """Causal attention with an already scaled query.
 
     Uses the cuDNN kernel on a GPU in half precision if it supports the shape, otherwise plain matrix products.
     """
-    if jax.default_backend() == "gpu" and cudnn_takes(query.shape, query.dtype):
+    if on_gpu and cudnn_takes(query.shape, query.dtype):
         return jax.nn.dot_product_attention(query, key, value, scale=1.0, is_causal=True, implementation="cudnn")
     return plain_attention(query, key, value)
 
