@@ -22,6 +22,7 @@ from widthwise.data import Batches, Evaluation, Reader
 from widthwise.measure import Measurement, Probe
 from widthwise.parameterize import PyTree
 from widthwise.train.compiling import Compiled, wake
+from widthwise.train.feed import Feed
 from widthwise.train.program import Lane, Program, Sizes, State
 from widthwise.train.sharding import Placement, place
 
@@ -98,8 +99,8 @@ class Lanes:
         if side_by_side is None:
             side_by_side = jax.default_backend() != "cpu" and len(lanes) > 1
         self.side_by_side = side_by_side
-        self._batches = batches
         self._devices = None if mesh is None else Placement(mesh, self.side_by_side)
+        self._feed = Feed(batches, self._devices)
         self._everywhere = None if self._devices is None else self._devices.replicated
         self._chunks: dict[tuple[int, bool], Future[Any]] = {}
         self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
@@ -113,9 +114,7 @@ class Lanes:
     @functools.cached_property
     def tokens_per_step(self) -> int:
         """The number of tokens that a step predicts in all lanes together."""
-        item = jax.tree.map(lambda x: x[0], self._one_step)
-        batch, length = jax.eval_shape(self._batches.reader.at, self._batches.data, item).shape
-        return len(self.lanes) * batch * (length - 1)
+        return len(self.lanes) * self._feed.tokens_per_step
 
     def begin(
         self,
@@ -161,18 +160,14 @@ class Lanes:
 
         Every `count` needs its own program. With `size`, one program takes any number of steps up to `size`.
         """
-        items = self._batches.chunk(start, count)
-        taken = None
-        if size is not None:
-            items = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], size - count, axis=0)]), items)
-            taken = place(np.int32(count), self._everywhere)
-        items = place(items, self._everywhere)
+        items = self._feed.items(start, count, size=size)
+        taken = None if size is None else place(np.int32(count), self._everywhere)
         if (begun := self._chunks.get((size or count, size is not None))) is not None:
             run = begun.result()
         else:
-            run = functools.partial(_chunk, reader=self._batches.reader, setup=self._setup)
+            run = functools.partial(_chunk, reader=self._feed.reader, setup=self._setup)
         results = [
-            run(state, lane, self._data, items, taken)
+            run(state, lane, self._feed.data, items, taken)
             if np.any(np.asarray(state.diverged_at) < 0)
             else (state, *self._setup.nothing(state, size or count))
             for state, lane in zip(states, self._groups, strict=True)
@@ -189,7 +184,8 @@ class Lanes:
 
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Return the held-out loss of every lane; NaN for lanes that have diverged."""
-        tokens, weights = place((evaluation.tokens, evaluation.weights), self._everywhere)
+        split = None if self._devices is None else self._devices.batches
+        tokens, weights = place((evaluation.tokens, evaluation.weights), split)
         begun = self._evaluations.get((tokens.shape, tokens.dtype))
         run = functools.partial(_evaluate, setup=self._setup) if begun is None else begun.result()
         losses = [run(state.params, lane, tokens, weights) for state, lane in zip(states, self._groups, strict=True)]
@@ -234,14 +230,9 @@ class Lanes:
         return jax.tree.map(lambda x: x[lane], states[0].params) if self.side_by_side else states[lane].params
 
     def _begin_chunk(self, count: int, *, cut: bool = False) -> Future[Any]:
-        items = jax.tree.map(lambda x: np.broadcast_to(x, (count, *x.shape[1:])), self._one_step)
-        data, items, taken = self._abstract((self._batches.data, items, np.int32(count) if cut else None))
-        state, reader = self._abstract_state(), self._batches.reader
+        data, items, taken = self._abstract((*self._feed.like(count), np.int32(count) if cut else None))
+        state, reader = self._abstract_state(), self._feed.reader
         return _chunk.begin(state, self._abstract_lane, data, items, taken, reader=reader, **self._ahead)
-
-    @functools.cached_property
-    def _data(self) -> PyTree:
-        return place(self._batches.data, self._everywhere)
 
     @functools.cached_property
     def _groups(self) -> list[Lane]:
@@ -250,10 +241,6 @@ class Lanes:
     @functools.cached_property
     def _abstract_lane(self) -> Lane:
         return self._abstract(self._described[0])
-
-    @functools.cached_property
-    def _one_step(self) -> PyTree:
-        return self._batches.chunk(0, 1)  # read once, because streamed data starts over
 
     def _abstract_state(self) -> State:
         return jax.eval_shape(functools.partial(_start, setup=self._setup), self._abstract_lane)

@@ -52,6 +52,17 @@ class Placement:
         """The axes of the mesh over which the batch of a run is split."""
         return ("fsdp",) if self.side_by_side else ("lanes", "fsdp")
 
+    @property
+    def batches(self) -> NamedSharding:
+        """The sharding of several batches, (batches, sequences, ...)."""
+        return NamedSharding(self.mesh, PartitionSpec(None, self._of_run))
+
+    def rows(self, batch: int) -> slice:
+        """Return which sequences of a batch this process reads for its devices."""
+        indices: Any = self.batch.addressable_devices_indices_map((batch,))
+        parts = [index[0].indices(batch) for index in indices.values()]
+        return slice(min(start for start, _, _ in parts), max(stop for _, stop, _ in parts))
+
     def state(self, shape: tuple[int, ...]) -> NamedSharding:
         """Return the sharding of an array of parameters or optimizer state; scalars are replicated."""
         lead = 1 if self.side_by_side else 0
@@ -168,8 +179,23 @@ def place(tree: PyTree, sharding: NamedSharding | None) -> PyTree:
         return jax.device_put(tree)  # `jnp.asarray` would compile a program for every new shape
 
     def one(x: Any) -> jax.Array:
-        host = np.asarray(x)
-        host = host.astype(jax.dtypes.canonicalize_dtype(host.dtype))
+        host = _canonical(x)
         return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
     return jax.tree.map(one, tree)
+
+
+def place_rows(rows: np.ndarray, devices: Placement, *, batch: int) -> jax.Array:
+    """Put the rows of several batches that this process has read (see `Placement.rows`) on its devices."""
+    host, first = _canonical(rows), devices.rows(batch).start
+
+    def part(index: Any) -> np.ndarray:
+        start, stop, _ = index[1].indices(batch)
+        return host[:, start - first : stop - first]
+
+    return jax.make_array_from_callback((len(host), batch, *host.shape[2:]), devices.batches, part)
+
+
+def _canonical(x: Any) -> np.ndarray:
+    host = np.asarray(x)
+    return host.astype(jax.dtypes.canonicalize_dtype(host.dtype))
