@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import tyro
@@ -45,6 +45,8 @@ class TrainCommand:
     """Also save a checkpoint every so many steps."""
     fsdp: int = 1
     """Number of devices over which the parameters, optimizer state and batch of each run are split."""
+    remat: Annotated[Literal["none", "activation", "block", "full"] | None, unset("by width")] = None
+    """What is computed again to save memory: nothing, the MLP's activation, all of a block, or the logits as well."""
     coordinator: str | None = None
     """On several hosts: host:port of the first. Each host runs this command with its own --process."""
     processes: int = 1
@@ -99,7 +101,10 @@ class TrainCommand:
         """Return the devices to split over, if there is more than one."""
         if self.fsdp == 1 and self.processes == 1:
             return None
-        return make_mesh(lanes=jax.device_count() // self.fsdp if self.side_by_side else 1, fsdp=self.fsdp)
+        lanes = jax.device_count() // self.fsdp if self.side_by_side else 1
+        if self.processes > 1 and lanes * self.fsdp != jax.device_count():
+            raise ValueError(f"fsdp is {self.fsdp}: expected {jax.device_count()}, all devices of all processes")
+        return make_mesh(lanes=lanes, fsdp=self.fsdp)
 
     def _train(
         self, runs: Sequence[Run], inputs: Inputs, mesh: Mesh | None, folder: Path, status: StatusLine
@@ -109,10 +114,11 @@ class TrainCommand:
         for run in recorded:
             (folder / f"{run.id}.json").write_text(json.dumps(run.spec.to_json(), indent=2))
         logs = Logs(folder / "tensorboard", [run.id for run in recorded])
-        lanes = [run.lane for run in runs]
+        program, lanes = runs[0].program, [run.lane for run in runs]
+        program = replace(program, model=replace(program.model, remat=self.remat))
         results = train_in(
             folder,
-            Lanes(runs[0].program, lanes, inputs.batches, side_by_side=self.side_by_side, mesh=mesh),
+            Lanes(program, lanes, inputs.batches, side_by_side=self.side_by_side, mesh=mesh),
             inputs.evaluation,
             status,
             log=logs.write,
