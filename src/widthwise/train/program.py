@@ -231,7 +231,8 @@ class Program:
             mine = [x for x, leaf in zip(leaves, self.layout.leaves, strict=True) if leaf.role is role]
             if mine:
                 total = sum((jnp.sum(jnp.square(x)) for x in mine), start=jnp.zeros(()))
-                found[role.value] = jnp.sqrt(total / sum(x.size for x in mine))
+                count = float(sum(x.size for x in mine))  # as an int, it would be too large at width 16384
+                found[role.value] = jnp.sqrt(total / count)
         return found
 
     def _optimizer(self, lane: Lane) -> optax.GradientTransformation:
