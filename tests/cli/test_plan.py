@@ -26,6 +26,13 @@ def test_people_get_the_same_numbers(capsys):
         assert number in out
 
 
+@pytest.fixture
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan as where no compiler for GPUs is installed."""
+    monkeypatch.setattr("widthwise.cli.plan.mocked", lambda gpu: None)
+    monkeypatch.setattr("widthwise.cli.plan.gpu_here", lambda: None)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [([], "--width"), (["--width", "100"], "width is 100: expected a multiple"), (["--width", "x"], "'x'")],
@@ -50,7 +57,8 @@ def test_a_large_model_on_sixty_four_simulated_devices():
     assert cost["parameter_bytes"] == 4 * total // 64
     assert cost["optimizer_bytes"] == pytest.approx(8 * total / 64, rel=1e-3)
     assert cost["compiled_argument_bytes"] == pytest.approx(12 * total / 64, rel=0.02)
-    assert 64 * cost["compiled_flops"] == pytest.approx(cost["flops_per_step"], rel=0.25)
+    assert sum(cost["temporary_bytes"].values()) == pytest.approx(cost["compiled_temporary_bytes"], rel=0.35)
+    assert cost["compiled_for"] == "64 simulated CPUs"
     assert cost["tokens"] == 100 * 64 * 128
 
 
@@ -58,9 +66,58 @@ def test_people_are_told_which_numbers_are_whose(capsys):
     options = "--width 256 --blocks 1 --vocabulary 64 --context 32 --batch 8 --devices 8 --optimizer adafactor"
     assert main(["plan", *options.split()]) == 0
     out = capsys.readouterr().out
-    assert "on each of 8 devices, analytic:" in out
-    assert "by the compiler (for a CPU" in out
+    assert "on each of 8 devices" in out
+    assert "estimated      compiled" in out
+    assert "compiled for 8 simulated CPUs, unlike GPUs" in out
     assert "adafactor state" in out
+
+
+def planned(capsys, *options: str) -> tuple[int, dict]:
+    code = main(["plan", "--json", *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_the_fewest_devices_are_found_and_then_the_least_to_compute_again(capsys):
+    code, found = planned(capsys, "--width", "16384", "--memory", "113GB")
+    assert code == 0
+    assert found["fits"]
+    tried = [(one["devices"], one["remat"]) for one in found["tried"]]
+    assert tried == [
+        *((1, remat) for remat in ("none", "activation", "block")),
+        *((devices, remat) for devices in (2, 4, 8) for remat in ("none", "block")),
+    ]
+    assert (found["cost"]["devices"], found["cost"]["remat"]) == (8, "block")
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_what_is_given_is_not_changed(capsys):
+    _, found = planned(capsys, "--width", "2048", "--memory", "80G", "--devices", "4")
+    assert {one["devices"] for one in found["tried"]} == {4}
+    _, found = planned(capsys, "--width", "2048", "--memory", "40G", "--remat", "none")
+    assert {one["remat"] for one in found["tried"]} == {"none"}
+    assert found["cost"]["devices"] == 2
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_what_does_not_fit_is_said(capsys):
+    assert main(["plan", "--width", "16384", "--memory", "20G"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("It does not fit. On each of 256 devices there are, estimated: gradients 1")
+
+
+@pytest.mark.parametrize(("text", "size"), [("80G", 80e9), ("1.5 GiB", 1.5 * 2**30), ("1000000", 1e6), ("2tb", 2e12)])
+@pytest.mark.usefixtures("without_compiler")
+def test_sizes_are_read(capsys, text: str, size: float):
+    _, found = planned(capsys, "--width", "128", "--memory", text, "--devices", "256")
+    taken = sum(found["cost"]["temporary_bytes"].values())
+    assert found["fits"] == (taken < size)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "80X", "0", "nan", "1e9", "80 G G"])
+def test_other_sizes_are_refused_in_one_line(capsys, text: str):
+    assert main(["plan", "--width", "128", "--memory", text]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_batch_that_does_not_divide_is_refused(capsys):

@@ -281,7 +281,7 @@ def test_what_is_recomputed_need_not_be_stored(monkeypatch: pytest.MonkeyPatch):
     model = Transformer(width=64, blocks=2, head_dim=16, context=32, vocabulary=401)
     params = jax.tree.map(lambda x: np.float32(0.1) * x, drawn(model, jax.random.key(0)))
     tokens = np.random.default_rng(1).integers(401, size=(8, 33))
-    monkeypatch.setattr(cross_entropy, "_SLICE", 100)  # of 256 tokens: in three slices, the last one filled up
+    monkeypatch.setattr(cross_entropy, "SLICE", 100)  # of 256 tokens: in three slices, the last one filled up
 
     def gradients(remat: str) -> tuple[dict[str, jax.Array], int]:
         """Return the gradients, and the bytes that are stored for the backward pass."""

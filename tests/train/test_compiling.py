@@ -65,11 +65,11 @@ def test_data_that_was_given_away_is_used_up():
 
 
 def test_options_are_only_those_that_the_compiler_has(monkeypatch):
-    monkeypatch.setattr(compiling, "_GPU", {"xla_gpu_enable_triton_gemm": False, "xla_gpu_was_taken_out": True})
+    monkeypatch.setattr(compiling, "FOR_GPUS", {"xla_gpu_enable_triton_gemm": False, "xla_gpu_was_taken_out": True})
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(compiling, "_supported", functools.cache(compiling._supported.__wrapped__))
     assert compiling._options(False) == {"xla_gpu_enable_triton_gemm": False}
-    assert compiling._options(True) == {"xla_gpu_enable_triton_gemm": False, **compiling._GPU_SOON}
+    assert compiling._options(True) == {"xla_gpu_enable_triton_gemm": False, **compiling._FOR_GPUS_SOON}
     assert supports({"xla_gpu_enable_triton_gemm": False})
 
 
@@ -80,7 +80,7 @@ def test_options_that_the_compiler_has_are_asked_for_once(monkeypatch):
     monkeypatch.setattr(compiling, "supports", lambda options: asked.append(options) or True)
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(compiling._options, [True, False] * 4))
-    assert found == [compiling._GPU | compiling._GPU_SOON, compiling._GPU] * 4
+    assert found == [compiling.FOR_GPUS | compiling._FOR_GPUS_SOON, compiling.FOR_GPUS] * 4
     assert len(asked) == 1
 
 

@@ -1,5 +1,9 @@
 """What a run costs, by rules that need neither data nor a device."""
 
+import csv
+from dataclasses import replace
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from widthwise.models import Transformer
 from widthwise.optim import OPTIMIZERS
 from widthwise.optim.muon import orthogonalization_flops
 from widthwise.theory import Role
-from widthwise.train.cost import flops_per_step, state_bytes
+from widthwise.train.cost import estimate, flops_per_step, state_bytes, temporary_bytes
 
 ADAM, MUON = OPTIMIZERS["adam"], OPTIMIZERS["muon"]
 
@@ -28,6 +32,37 @@ def test_state_is_parameters_gradients_and_moments_and_what_orthogonalization_ne
     hidden = sum(np.prod(leaf.shape) for leaf in program().layout.leaves if leaf.role is Role.HIDDEN)
     products = 4 * hidden * 4 if optimizer == "muon" else 0
     assert state_bytes(MODEL, OPTIMIZERS[optimizer]) == pytest.approx(2 * parameters + state + products, abs=100)
+
+
+with open(Path(__file__).with_name("compiler-memory.csv")) as file:
+    COMPILED = [*csv.DictReader(file)]
+"""What XLA's compiler (of JAX 0.10.2) says for H200s that it is told about: bytes on each, in bfloat16."""
+
+
+@pytest.mark.parametrize("row", COMPILED, ids=lambda row: "-".join([*row.values()][:-2]))
+def test_the_estimate_is_close_to_what_the_compiler_for_gpus_says(row: dict[str, str]):
+    sizes = {name: int(row[name]) for name in ("width", "blocks", "context", "vocabulary")}
+    model = Transformer(**sizes, dtype="bfloat16", remat=row["remat"])
+    batch, devices, optimizer = int(row["batch"]), int(row["devices"]), OPTIMIZERS[row["optimizer"]]
+    estimated = sum(temporary_bytes(model, batch, optimizer, devices=devices).values())
+    assert estimated == pytest.approx(int(row["temporaries"]), rel=0.25)
+
+
+def test_what_is_computed_again_costs_a_forward_pass():
+    again = {
+        remat: estimate(program(model=replace(MODEL, remat=remat)), lane(), batch=8, devices=1).computed_again
+        for remat in ("none", "activation", "block", "full")
+    }
+    assert again["none"] == again["activation"] == 0
+    assert again["block"] < again["full"] == flops_per_step(MODEL, 8) / 3
+
+
+def test_the_sizes_of_the_largest_model_can_be_measured():
+    """It has more parameters than fit into 32 bits."""
+    model = Transformer(width=16384, dtype="bfloat16")
+    large = program(model=model)
+    state = jax.eval_shape(large.start, lane(model=model))
+    assert jax.eval_shape(large.sizes, state.params, state.params).params["hidden"].shape == ()
 
 
 def test_what_orthogonalization_needs_is_limited_so_that_large_models_take_less_with_muon():

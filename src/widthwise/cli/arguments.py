@@ -1,6 +1,7 @@
 """How words on the command line become values of the theory."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -70,6 +71,19 @@ def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{text!r} is not a number above 0")
         return value
+
+    return read_by(metavar, read)
+
+
+def size(metavar: str) -> PrimitiveConstructorSpec[float]:
+    """Accept a number of bytes, also with a unit: 80G or 80GB (10⁹), 80GiB (2³⁰)."""
+
+    def read(text: str) -> float:
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*(?:([kmgt])(i?)b?|b)?", text.strip(), re.IGNORECASE | re.ASCII)
+        if found is None or not float(found[1]):
+            raise ValueError(f"{text!r} is not a number of bytes, such as 80G or 80GiB")
+        power = " kmgt".index((found[2] or " ").lower())
+        return float(found[1]) * (1024 if found[3] else 1000) ** power
 
     return read_by(metavar, read)
 

@@ -1,23 +1,35 @@
 """`widthwise plan`: how large a transformer is and what it costs to train, before anything is allocated."""
 
 import json
-import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import jax
-
-from widthwise.cli.arguments import count, named, unset
+from widthwise.cli.arguments import count, named, size, unset
+from widthwise.cli.output import duration, table
 from widthwise.cli.running import StatusLine
 from widthwise.models import compute_optimal_steps, count_parameters
 from widthwise.optim import OPTIMIZERS, Optimizer
-from widthwise.train import Spec, resolve
-from widthwise.train.cost import GPU_FLOPS, Cost, estimate
+from widthwise.train import Run, Spec, resolve
+from widthwise.train.elsewhere import Target, mocked, simulated
+from widthwise.train.fitting import Attempt, attempt, attempts
+from widthwise.train.gpus import GPUS, Gpu, gpu_here
+
+MOST_DEVICES = 1024
+DOES_NOT_FIT = 1
+
+_AGAIN = {
+    "none": "nothing",
+    "activation": "the MLP's activation",
+    "block": "all within a block",
+    "full": "all within a block, and the logits",
+}
+"""What the backward pass computes again, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCommand:
-    """Show the parameters and compute-optimal steps of the paper's transformer, and its cost on many devices.
+    """Show the parameters and compute-optimal steps of the paper's transformer, and what it takes to train.
 
     Nothing is allocated. The defaults are the paper's. Compute-optimal means 20 tokens per non-embedding parameter.
     """
@@ -38,13 +50,52 @@ class PlanCommand:
     """Training steps."""
     optimizer: Annotated[Optimizer, named(OPTIMIZERS)] = OPTIMIZERS["adam"]
     """The optimizer, which decides the size of the optimizer state."""
-    devices: Annotated[int | None, count("N", least=1, most=1024), unset("none")] = None
-    """Also compile a step split over this many simulated devices, and show its cost."""
+    devices: Annotated[int | None, count("N", least=1, most=MOST_DEVICES), unset("none")] = None
+    """Also compile a step split over this many GPUs, and show what it takes."""
+    memory: Annotated[float | None, size("BYTES"), unset("no limit")] = None
+    """What each GPU has for training, such as 80G: find the fewest GPUs, and the settings, with which it is enough."""
+    remat: Annotated[Literal["none", "activation", "block", "full"] | None, unset("by --memory, or by width")] = None
+    """What the backward pass computes again to save memory, as in `widthwise train`."""
+    gpu: Annotated[Gpu | None, named(GPUS), unset("that of this machine, or h200")] = None
+    """The kind of GPU."""
     json: bool = False
     """Print a JSON object."""
 
     def run(self) -> int:
-        """Print the counts, and the cost if --devices is given."""
+        """Print the counts, and what training takes if --devices or --memory is given."""
+        gpu = self.gpu or gpu_here() or GPUS["h200"]
+        devices = self._numbers_of_devices()
+        # Before JAX looks for devices. A CPU's compiler cannot tell what fits a GPU.
+        compiler = mocked(gpu) if devices else None
+        if compiler is None and devices and self.memory is None:
+            compiler = simulated(devices[0])
+        run = self._resolved()
+        model = run.program.model
+        parameters, optimal = count_parameters(model), compute_optimal_steps(model, batch=self.batch)
+        counts = {name: getattr(parameters, name) for name in ("embedding", "non_embedding", "total")}
+        values: dict[str, Any] = {"parameters": counts, "steps": {"compute_optimal": optimal}}
+        lines = [
+            f"transformer of width {self.width}: {self.blocks} blocks, {model.heads} heads, "
+            f"context {self.context}, vocabulary {self.vocabulary}",
+            f"  embedding parameters      {parameters.embedding:>18,}",
+            f"  non-embedding parameters  {parameters.non_embedding:>18,}",
+            f"  total parameters          {parameters.total:>18,}",
+            f"  compute-optimal steps     {optimal:>18,}   at batch {self.batch}",
+        ]
+        fits = True
+        if devices:
+            found = self._attempts(run, compiler, devices)
+            values["cost"] = _to_json(found[-1], compiler, gpu)
+            if self.memory is not None:
+                fits = found[-1].bytes <= self.memory
+                values |= {"fits": fits, "tried": [_to_json(one, compiler, gpu) for one in found]}
+                lines += ["", _tabulate(found, self.memory)]
+            described = _describe(found[-1], compiler, gpu, optimizer=self.optimizer.name)
+            lines += ["", *(described if fits else [_what_does_not_fit(found[-1])])]
+        print(json.dumps(values, indent=2) if self.json else "\n".join(lines))
+        return 0 if fits else DOES_NOT_FIT
+
+    def _resolved(self) -> Run:
         spec = Spec(
             width=self.width,
             blocks=self.blocks,
@@ -55,60 +106,111 @@ class PlanCommand:
             batch=self.batch,
             optimizer=self.optimizer.name,
             dtype="bfloat16",
+            warmup=0,
         )
-        model = spec.transformer(self.vocabulary)
-        parameters, optimal = count_parameters(model), compute_optimal_steps(model, batch=self.batch)
-        steps = self.steps or optimal
-        cost = None if self.devices is None else _cost(replace(spec, steps=steps, warmup=0), self.devices)
-        if self.json:
-            counts = {name: getattr(parameters, name) for name in ("embedding", "non_embedding", "total")}
-            values: dict[str, Any] = {"parameters": counts, "steps": {"compute_optimal": optimal}}
-            print(json.dumps(values if cost is None else {**values, "cost": asdict(cost)}, indent=2))
-            return 0
-        lines = [
-            f"transformer of width {self.width}: {self.blocks} blocks, {model.heads} heads, "
-            f"context {self.context}, vocabulary {self.vocabulary}",
-            f"  embedding parameters      {parameters.embedding:>18,}",
-            f"  non-embedding parameters  {parameters.non_embedding:>18,}",
-            f"  total parameters          {parameters.total:>18,}",
-            f"  compute-optimal steps     {optimal:>18,}   at batch {self.batch}",
-        ]
-        if cost is not None:
-            lines += ["", *_describe(cost, self.optimizer.name, steps)]
-        print("\n".join(lines))
-        return 0
+        steps = self.steps or compute_optimal_steps(spec.transformer(self.vocabulary), batch=self.batch)
+        return resolve(replace(spec, steps=steps), vocabulary=self.vocabulary, data={})
+
+    def _numbers_of_devices(self) -> list[int]:
+        """Return the numbers of devices to try; none without a reason to compile."""
+        if self.devices is not None:
+            if self.batch % self.devices:
+                raise ValueError(f"batch is {self.batch}: expected a multiple of the {self.devices} devices")
+            return [self.devices]
+        powers = [2**k for k in range(MOST_DEVICES.bit_length())]
+        return [] if self.memory is None else [number for number in powers if self.batch % number == 0]
+
+    def _attempts(self, run: Run, compiler: Target | None, devices: Sequence[int]) -> list[Attempt]:
+        """Return what was tried; the last one is what to do."""
+        status = StatusLine()
+
+        def compiling(devices: int, remat: str | None) -> None:
+            again = "" if remat is None else f", computing {_AGAIN[remat]} again"
+            status.say(f"compiling for {compiler and compiler.several(devices)}{again} ...")
+
+        if self.memory is None:
+            compiling(devices[0], self.remat)
+            return [attempt(run, compiler, devices=devices[0], remat=self.remat)]
+        remats = None if self.remat is None else (self.remat,)
+        return list(attempts(run, compiler, self.memory, devices=devices, remats=remats, compiling=compiling))
 
 
-def _cost(spec: Spec, devices: int) -> Cost:
-    _simulate(devices)
-    run = resolve(spec, vocabulary=spec.vocabulary or 0, data={})
-    StatusLine().say(f"compiling for {devices} simulated devices ...")
-    return estimate(run.program, run.lane, batch=spec.batch, devices=devices, compile_it=True)
+def _to_json(found: Attempt, compiler: Target | None, gpu: Gpu) -> dict[str, Any]:
+    cost, compiled = found.cost, found.compiled
+    by_compiler = (None, None) if compiled is None else (compiled.arguments, compiled.temporaries)
+    return {
+        **asdict(cost),
+        "compiled_for": None if compiled is None or compiler is None else compiler.several(cost.devices),
+        **dict(zip(("compiled_argument_bytes", "compiled_temporary_bytes"), by_compiler, strict=True)),
+        "gpu": gpu.name,
+        "gpu_hours": cost.seconds_at(gpu.flops) / 3600,
+    }
 
 
-def _simulate(devices: int) -> None:
-    """Make JAX simulate devices on the CPU, which works only before it first looks for devices."""
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    jax.config.update("jax_platforms", "cpu")
-    if jax.device_count() < devices:
-        raise ValueError(f"--devices {devices}: this process has {jax.device_count()} devices already")
-
-
-def _describe(cost: Cost, optimizer: str, steps: int) -> list[str]:
-    def gigabytes(value: int | None) -> str:
-        return f"{(value or 0) / 1e9:>12,.2f} GB"
-
-    return [
-        f"on each of {cost.devices} devices, analytic:",
-        f"  parameters                {gigabytes(cost.parameter_bytes)}   float32",
-        f"  {optimizer + ' state':24}  {gigabytes(cost.optimizer_bytes)}",
-        f"  activations               {gigabytes(cost.activation_bytes)}   bfloat16, a rule of thumb",
-        "on each device, by the compiler (for a CPU: a GPU's buffers differ, and the body of a loop counts once):",
-        f"  arguments of a step       {gigabytes(cost.compiled_argument_bytes)}",
-        f"  temporaries of a step     {gigabytes(cost.compiled_temporary_bytes)}",
-        f"  FLOPs of a step           {cost.compiled_flops or 0:>15.3g}",
-        "in total:",
-        f"  FLOPs of a step           {cost.flops_per_step:>15.3g}   analytic",
-        f"  tokens                    {cost.tokens:>15,}   in {steps:,} steps",
-        f"  GPU-hours                 {cost.gpu_hours:>15,.1f}   at {GPU_FLOPS / 1e12:.0f} TFLOP/s each",
+def _tabulate(found: Sequence[Attempt], memory: float) -> str:
+    """Draw what was tried; of a number of devices that was hopeless, only the least."""
+    asked = {one.cost.devices for one in found if one.compiled is not None}
+    least = {one.cost.devices: one for one in found}
+    rows = [
+        (
+            str(one.cost.devices),
+            _AGAIN[one.cost.remat],
+            _gigabytes(one.cost.bytes),
+            "–" if one.compiled is None else _gigabytes(one.bytes),
+            "yes" if one.bytes <= memory else "no",
+        )
+        for one in found
+        if one.cost.devices in asked or one is least[one.cost.devices]
     ]
+    headings = ("devices", "computed again", "estimated", "compiled", f"within {_gigabytes(memory)}")
+    return table(headings, rows, right=(0, 2, 3))
+
+
+def _what_does_not_fit(last: Attempt) -> str:
+    cost = last.cost
+    state = {"parameters": cost.parameter_bytes, "optimizer state": cost.optimizer_bytes}
+    parts = sorted({**state, **cost.temporary_bytes}.items(), key=lambda part: -part[1])
+    named = ", ".join(f"{name} {_gigabytes(value)}" for name, value in parts if value)
+    return f"It does not fit. On each of {cost.devices} devices there are, estimated: {named}."
+
+
+def _describe(found: Attempt, compiler: Target | None, gpu: Gpu, *, optimizer: str) -> list[str]:
+    cost, compiled = found.cost, found.compiled
+    state, temporary = cost.parameter_bytes + cost.optimizer_bytes, sum(cost.temporary_bytes.values())
+
+    def line(name: str, estimated: int, by_compiler: int | None = None) -> str:
+        return f"  {name:26}{_gigabytes(estimated):>18}" + ("" if not by_compiler else f"{_gigabytes(by_compiler):>14}")
+
+    hours = cost.seconds_at(gpu.flops) / 3600
+    again = f", of which {cost.computed_again:.3g} are computed again" if cost.computed_again else ""
+    return [
+        f"on each of {cost.devices} devices, with {_AGAIN[cost.remat]} computed again"
+        f" (train with --fsdp {cost.devices} --remat {cost.remat}):",
+        f"  {'':26}{'estimated':>18}" + ("" if compiled is None else f"{'compiled':>14}"),
+        line("parameters", cost.parameter_bytes),
+        line(f"{optimizer} state", cost.optimizer_bytes),
+        line("arguments of a step", state, compiled and compiled.arguments),
+        *(line(name, value) for name, value in cost.temporary_bytes.items() if value),
+        line("temporaries of a step", temporary, compiled and compiled.temporaries),
+        line("in all", cost.bytes, compiled and compiled.total),
+        _by_whom(compiler, gpu, cost.devices),
+        "",
+        "in total:",
+        f"  FLOPs of a step           {cost.flops_per_step + cost.computed_again:>18.3g}   estimated{again}",
+        f"  tokens                    {cost.tokens:>18,}   in {cost.steps:,} steps",
+        f"  GPU-hours                 {hours:>18,.1f}   at {gpu.flops / 1e12:.0f} TFLOP/s each, two fifths of the peak",
+        f"  time                      {duration(3600 * hours / cost.devices):>18}   on {cost.devices}",
+    ]
+
+
+def _by_whom(compiler: Target | None, gpu: Gpu, devices: int) -> str:
+    """Say whose numbers these are, and what they are to be compared with."""
+    if compiler is not None and compiler.gpu is not None:
+        room = f"{gpu.model} has {_gigabytes(gpu.memory)}, of which JAX by default takes three quarters"
+        return f"compiled for {compiler.several(devices)}; {room}"
+    asking = "pip install 'widthwise[cuda]' to ask the compiler for GPUs, which needs none"
+    return f"{asking}" if compiler is None else f"compiled for {compiler.several(devices)}, unlike GPUs; {asking}"
+
+
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:,.2f} GB"

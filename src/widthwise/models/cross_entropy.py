@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 _TILE = 128
 """Tensor cores are fastest if matrix sides are multiples of this; the paper's vocabulary, 32101, is odd."""
-_SLICE = 4096
+SLICE = 4096
 """Tokens whose logits exist at a time in `cross_entropy_in_slices`."""
 
 
@@ -86,7 +86,7 @@ cross_entropy_in_slices.defvjp(_forward_in_slices, _backward_in_slices)
 def _sliced(arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     """Cut arrays with a row for each token into slices of the same size, the last one filled up with zeros."""
     tokens = len(arrays[0])
-    count = -(-tokens // _SLICE)
+    count = -(-tokens // SLICE)
     size = -(-tokens // count)
 
     def one(array: jax.Array) -> jax.Array:

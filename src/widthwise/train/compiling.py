@@ -16,12 +16,12 @@ from jax.api_util import shaped_abstractify
 # On an H200, compared with the compiler's defaults: with cuBLAS for all matrix products, setting up a program took 9 to
 # 12 s instead of 13 to 20 s, and steps were 0.6 to 1.4 % faster (widths 128 and 512 in lanes, 512 and 2048 alone).
 # cuBLASLt fuses the activation into the preceding product: another 1 to 4 % (not tried alone at 2048).
-_GPU: dict[str, bool | int] = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_enable_cublaslt": True}
+FOR_GPUS: dict[str, bool | int] = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_enable_cublaslt": True}
 
 # Level 1 still times kernels for matrix products, but on uninitialized memory and without checking their results. A
 # sweep of 36 runs at width 128 took 36.5 s instead of 39.4 s, measured once each; steps at width 512 were 0.1 % (one
 # model) and 0.6 % (32 lanes) slower. Without any autotuning, one model was 8 % slower.
-_GPU_SOON: dict[str, bool | int] = {"xla_gpu_autotune_level": 1}
+_FOR_GPUS_SOON: dict[str, bool | int] = {"xla_gpu_autotune_level": 1}
 
 _SETTINGS = (
     "jax_enable_x64",
@@ -98,13 +98,13 @@ def _options(soon: bool) -> dict[str, bool | int]:
         return {}
     with _asking:
         known = _supported()
-    return {name: value for name, value in known.items() if soon or name in _GPU}
+    return {name: value for name, value in known.items() if soon or name in FOR_GPUS}
 
 
 @functools.cache
 def _supported() -> dict[str, bool | int]:
     """Return those of all options that the compiler supports: all at once if possible, since asking compiles."""
-    options = _GPU | _GPU_SOON
+    options = FOR_GPUS | _FOR_GPUS_SOON
     if supports(options):
         return options
     return {name: value for name, value in options.items() if supports({name: value})}

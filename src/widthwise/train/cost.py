@@ -1,87 +1,83 @@
-"""The cost of a large run on many devices, from a program that is compiled but never run.
+"""The cost of training a transformer, by rules that need neither a compiler nor a device.
 
-There are two kinds of numbers, which must not be mixed up. *Analytic* numbers are parameters, optimizer state and FLOPs
-computed from shapes, and activations by a rule of thumb. The *compiler's* numbers are XLA's analysis of the program,
-split over that many simulated devices. It compiles for a CPU here, so its buffers differ from those on a GPU, and it
-counts the body of a loop once.
+FLOPs, parameters and optimizer state are counted. What else a step needs is estimated: what is in memory at the moment
+when most is.
 """
 
-import functools
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import NamedSharding
 
 from widthwise.models import Transformer, count_parameters
+from widthwise.models.cross_entropy import SLICE
 from widthwise.optim import Optimizer
 from widthwise.optim.muon import LARGEST_BATCH, orthogonalization_flops
 from widthwise.parameterize import PyTree
-from widthwise.train.program import Lane, Program, State
-from widthwise.train.sharding import Placement, make_mesh
+from widthwise.train.gpus import GPUS
+from widthwise.train.program import Lane, Program
 
 _STATE_BYTES = 16
 """Bytes per parameter during training: the parameter, its gradient, and Adam's two moments, in float32."""
-GPU_FLOPS = 4e14
-"""Sustained bf16 FLOP/s of training on one H200-class device: about half of its matmul peak."""
+GPU_FLOPS = GPUS["h200"].flops
+"""Sustained bf16 FLOP/s of training on one H200-class device."""
 CORE_FLOPS = 3e10
 """Sustained float32 FLOP/s of training on a core of a CPU: two cores reached 64e9 at width 256, half their peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The cost of one training run.
+    """The cost of one training run, by rules.
 
     Attributes:
         devices: The number of devices.
-        parameter_bytes: Parameters on each device, analytic.
-        optimizer_bytes: Optimizer state on each device, analytic.
-        activation_bytes: Activations stored for the backward pass on each device, analytic, by a rule of thumb.
-        compiled_argument_bytes: Arguments of a step on each device, according to the compiler; None if not compiled.
-        compiled_temporary_bytes: Temporary memory of a step on each device, according to the compiler.
-        flops_per_step: FLOPs of a step over all devices, analytic: 6 per parameter and token, plus causal attention and
-            the matrix products of the optimizer.
-        compiled_flops: FLOPs of a step on each device, according to the compiler.
+        remat: What the backward pass computes again.
+        parameter_bytes: Parameters on each device.
+        optimizer_bytes: Optimizer state on each device.
+        temporary_bytes: What else a step needs on each device, by what it is.
+        flops_per_step: FLOPs of a step over all devices: 6 per parameter and token, plus causal attention and the
+            matrix products of the optimizer.
+        computed_again: FLOPs in addition, for what the backward pass computes again.
+        steps: The number of steps.
         tokens: The number of training tokens.
-        gpu_hours: The time that the FLOPs of the run take at the assumed speed of one device.
     """
 
     devices: int
+    remat: str
     parameter_bytes: int
     optimizer_bytes: int
-    activation_bytes: int
-    compiled_argument_bytes: int | None
-    compiled_temporary_bytes: int | None
+    temporary_bytes: dict[str, int]
     flops_per_step: float
-    compiled_flops: float | None
+    computed_again: float
+    steps: int
     tokens: int
-    gpu_hours: float
+
+    @property
+    def bytes(self) -> int:
+        """The memory of each device in all."""
+        return self.parameter_bytes + self.optimizer_bytes + sum(self.temporary_bytes.values())
+
+    def seconds_at(self, flops: float) -> float:
+        """Return the time of all steps on one device that computes so many FLOP/s."""
+        return (self.flops_per_step + self.computed_again) * self.steps / flops
 
 
-def estimate(program: Program, lane: Lane, *, batch: int, devices: int, compile_it: bool) -> Cost:
-    """Estimate the cost of a run; with `compile_it`, also compile it, which needs that many simulated devices."""
+def estimate(program: Program, lane: Lane, *, batch: int, devices: int) -> Cost:
+    """Estimate the cost of a run on so many devices."""
     model = program.model
     if batch % devices:
         raise ValueError(f"batch is {batch}: expected a multiple of the {devices} devices")
-    mesh = make_mesh(fsdp=devices) if compile_it else None
     shapes = jax.eval_shape(program.start, lane)
-    tokens = jax.ShapeDtypeStruct((batch, model.context + 1), jnp.int32)
-    arguments = temporary = flops = None
-    if mesh is not None:
-        arguments, temporary, flops = _compiled(program, lane, shapes, tokens, Placement(mesh, side_by_side=False))
-    per_step = flops_per_step(model, batch, program.optimizer)
     return Cost(
         devices=devices,
-        parameter_bytes=_bytes(shapes.params, devices),
-        optimizer_bytes=_bytes(shapes.optimizer, devices),
-        activation_bytes=activation_bytes(model, batch) // devices,
-        compiled_argument_bytes=arguments,
-        compiled_temporary_bytes=temporary,
-        flops_per_step=per_step,
-        compiled_flops=flops,
+        remat=model.recomputes,
+        parameter_bytes=_bytes(shapes.params) // devices,
+        optimizer_bytes=_bytes(shapes.optimizer) // devices,
+        temporary_bytes=temporary_bytes(model, batch, program.optimizer, devices=devices),
+        flops_per_step=flops_per_step(model, batch, program.optimizer),
+        computed_again=_again(model, batch),
+        steps=program.steps,
         tokens=program.steps * batch * model.context,
-        gpu_hours=per_step * program.steps / GPU_FLOPS / 3600,
     )
 
 
@@ -116,32 +112,52 @@ def state_bytes(model: Transformer, optimizer: Optimizer) -> int:
     return total - 4 * hidden + 4 * batch * (2 if model.dtype == "bfloat16" else 4)
 
 
-def activation_bytes(model: Transformer, batch: int) -> int:
-    """Estimate the memory for the backward pass: 12 to 16 widths per token and block, and the logits."""
-    size = 2 if model.dtype == "bfloat16" else 4
-    tokens, widths = batch * model.context, 16 if model.recomputes == "none" else 12
-    return tokens * (model.blocks * widths * model.width * size + model.vocabulary * (size + 4))
+def temporary_bytes(
+    model: Transformer, batch: int, optimizer: Optimizer | None = None, *, devices: int = 1
+) -> dict[str, int]:
+    """Estimate what a step needs on each device besides parameters and optimizer state, by what it is.
+
+    Most is needed while the loss is computed, while the backward pass is in a block, or by the optimizer. The factors
+    are those at which XLA's compiler for GPUs arrives in bfloat16.
+    """
+    width, blocks, vocabulary = model.width, model.blocks, model.vocabulary
+    size, split = jnp.dtype(model.dtype).itemsize, devices > 1
+    tokens = batch * model.context // devices
+    row, block, readout = size * tokens * width, 12 * width**2, vocabulary * width
+    sliced = min(tokens, SLICE) if model.recomputes == "full" else tokens
+    kept = row * blocks * _kept(model.recomputes, split=split)
+    loss = {
+        "activations": kept + 5 * row,
+        "logits and their gradient": 2 * size * sliced * vocabulary,
+        "gathered weights": size * readout if split else 0,
+        "gradients": 4 * readout,
+    }
+    # Where matrices are split, gradients are whole until they have been summed over devices.
+    backward = {
+        "activations": (kept if split or model.recomputes in ("block", "full") else 0) + 20 * row,
+        "gathered weights": size * block + 4 * blocks * block // devices if split else 0,
+        "gradients": 4 * count_parameters(model).total // devices + (4 * (block + readout) if split else 0),
+    }
+    moments = [loss, backward]
+    if split and optimizer is not None and optimizer.orthogonalizes:
+        moments.append({"gathered and orthogonalized matrices": (38 * blocks + 48) * width**2})
+    return max(moments, key=lambda parts: sum(parts.values()))
 
 
-def _compiled(
-    program: Program, lane: Lane, state: State, tokens: jax.ShapeDtypeStruct, placement: Placement
-) -> tuple[int, int, float]:
-    def with_sharding(x: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
-
-    states = jax.tree.map(lambda x: with_sharding(x, placement.state(x.shape)), state)
-    batch = with_sharding(tokens, placement.batch)
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def step(state: State, lane: Lane, tokens: jax.Array) -> tuple[State, jax.Array]:
-        state, loss, _ = program.step(state, lane, tokens, devices=placement)
-        return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, placement.state(x.shape)), state), loss
-
-    compiled = step.lower(states, lane, batch).compile()
-    memory, costs = compiled.memory_analysis(), compiled.cost_analysis()
-    assert memory is not None
-    return memory.argument_size_in_bytes, memory.temp_size_in_bytes, float((costs or {}).get("flops", np.nan))
+def _kept(recomputes: str, *, split: bool) -> int:
+    """Return how many numbers of each token a block stores, over the width."""
+    if recomputes in ("block", "full"):
+        return 1
+    return 11 if split else 12 if recomputes == "activation" else 16
 
 
-def _bytes(tree: PyTree, devices: int) -> int:
-    return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree)) // devices
+def _again(model: Transformer, batch: int) -> float:
+    """Count the FLOPs of what the backward pass computes again: the products of a forward pass, or none."""
+    if model.recomputes not in ("block", "full"):
+        return 0.0
+    readout = 6.0 * model.width * model.vocabulary * batch * model.context
+    return (flops_per_step(model, batch) - (readout if model.recomputes == "block" else 0)) / 3
+
+
+def _bytes(tree: PyTree) -> int:
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
