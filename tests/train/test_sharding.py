@@ -39,10 +39,11 @@ def test_eight_devices_equal_one_whatever_is_computed_again(remat: str):
     np.testing.assert_allclose(eight, one, rtol=1e-4)
 
 
-def test_lanes_over_two_groups_of_four_devices_equal_single_runs():
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_lanes_over_two_groups_of_four_devices_equal_single_runs(optimizer: str):
     chosen = [lane(1e-2), lane(3e-3, seed=1)]
-    alone = losses(chosen, side_by_side=False)
-    meshed = losses(chosen, side_by_side=True, mesh=make_mesh(lanes=2, fsdp=4))
+    alone = losses(chosen, optimizer=optimizer, side_by_side=False)
+    meshed = losses(chosen, optimizer=optimizer, side_by_side=True, mesh=make_mesh(lanes=2, fsdp=4))
     np.testing.assert_allclose(meshed, alone, rtol=1e-4)
 
 

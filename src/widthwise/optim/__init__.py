@@ -26,6 +26,7 @@ from widthwise.optim.adam import adam as adam
 from widthwise.optim.adam import adam_atan2 as adam_atan2
 from widthwise.optim.follow_alignment import FollowAlignmentState as FollowAlignmentState
 from widthwise.optim.follow_alignment import follow_alignment as follow_alignment
+from widthwise.optim.muon import Share
 from widthwise.optim.muon import muon as muon
 from widthwise.optim.parameter_scaling import adam_ps as adam_ps
 from widthwise.optim.rates import Number
@@ -70,10 +71,12 @@ class Optimizer:
         weight_decay: Number | PyTree = 0.0,
         schedule: optax.Schedule | None = None,
         dtype: str | None = None,
+        share: Share | None = None,
     ) -> optax.GradientTransformation:
         """Create the optimizer with the options that all of them share, and with an epsilon and a b2 if it has them.
 
-        Matrix products, if there are any, are computed in `dtype`; by default in that of the parameters.
+        Matrix products, if there are any, are computed in `dtype`, by default in that of the parameters; `share` tells
+        how devices that have parts of the matrices share them.
         """
         options = {"weight_decay": weight_decay, "schedule": schedule}
         if epsilon is not None:
@@ -87,7 +90,7 @@ class Optimizer:
         if self.by_layer:
             options["layout"] = layout
         if self.orthogonalizes:
-            options["dtype"] = dtype
+            options |= {"dtype": dtype, "share": share}
         return self.make(learning_rate, plan, **options)
 
 

@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,9 @@ ITERATIONS = 5
 LARGEST_BATCH = 2**26
 """The number of entries up to which matrices are batched: more would need memory and no longer save time."""
 
+Share: TypeAlias = Callable[[Callable[[jax.Array], jax.Array], Sequence[jax.Array]], list[jax.Array]]
+"""Applies a function of a stack to arrays of equal shape that devices hold in parts, each device to some whole ones."""
+
 _SMALLEST_NORM = 1e-12  # of a gradient, below which its update vanishes instead of being normalized
 
 
@@ -48,6 +52,7 @@ def muon(
     b2: float = 0.98,
     epsilon: Number = EPSILON,
     dtype: str | None = None,
+    share: Share | None = None,
     weight_decay: Number | PyTree = 0.0,
     schedule: optax.Schedule | None = None,
 ) -> optax.GradientTransformation:
@@ -66,6 +71,7 @@ def muon(
         b2: Decay of Adam's second moment.
         epsilon: The base epsilon of Adam.
         dtype: The precision in which to orthogonalize; by default that of the parameters.
+        share: How devices share the matrices of which each has a part; None if they are whole.
         weight_decay: As in `with_rates`.
         schedule: As in `with_rates`.
     """
@@ -79,7 +85,7 @@ def muon(
     directions: dict[Hashable, optax.GradientTransformation] = {
         "muon": optax.chain(
             optax.trace(momentum, nesterov=True),  # pyright: ignore[reportArgumentType]
-            orthogonalize(axes, factor=SHAPE_FACTORS[factor], dtype=dtype),
+            orthogonalize(axes, factor=SHAPE_FACTORS[factor], dtype=dtype, share=share),
         ),
         "adam": scale_by_adam(replace(scales, epsilon=adams), b1=b1, b2=b2, epsilon=epsilon),
     }
@@ -90,7 +96,7 @@ def muon(
 
 
 def orthogonalize(
-    axes: Sequence[Axes], *, factor: Callable[[int, int], float], dtype: str | None = None
+    axes: Sequence[Axes], *, factor: Callable[[int, int], float], dtype: str | None = None, share: Share | None = None
 ) -> optax.GradientTransformation:
     """Orthogonalize every matrix and multiply it by the factor of its shape.
 
@@ -98,22 +104,19 @@ def orthogonalize(
         axes: The axes of each leaf, in the order in which JAX flattens the tree.
         factor: Returns the factor from the numbers of outputs and inputs.
         dtype: The precision in which to orthogonalize; by default that of the updates.
+        share: How devices share the matrices of which each has a part; None if they are whole.
     """
 
     def update(updates: PyTree, _: PyTree) -> PyTree:
         leaves, structure = jax.tree.flatten(updates)
-        flat = [_flatten(x, each) for x, each in zip(leaves, axes, strict=True)]
-        found: dict[int, jax.Array] = {}
-        for batch in _batches(flat):
-            together = jnp.concatenate([flat[index].astype(dtype or flat[index].dtype) for index in batch])
-            ends = np.cumsum([len(flat[index]) for index in batch])[:-1]
-            found |= zip(batch, jnp.split(_newton_schulz(together), ends), strict=True)
+        narrow = [x.astype(dtype or x.dtype) for x in leaves]
+        found = _orthogonal(narrow, axes) if share is None else _shared(narrow, axes, share)
 
-        def restored(index: int, x: jax.Array, axes: Axes) -> jax.Array:
+        def scaled(orthogonal: jax.Array, x: jax.Array, axes: Axes) -> jax.Array:
             inputs, outputs = _sides(x, axes)
-            return _unflatten(found[index].astype(x.dtype), x, axes) * factor(outputs, inputs)
+            return orthogonal.astype(x.dtype) * factor(outputs, inputs)
 
-        return structure.unflatten([restored(index, x, axes[index]) for index, x in enumerate(leaves)])
+        return structure.unflatten(map(scaled, found, leaves, axes))
 
     return optax.stateless(update)
 
@@ -126,6 +129,32 @@ def orthogonalization_flops(outputs: int, inputs: int) -> float:
     """
     small, large = sorted((outputs, inputs))
     return ITERATIONS * (4.0 * small**2 * large + 2.0 * small**3)
+
+
+def _shared(leaves: Sequence[jax.Array], axes: Sequence[Axes], share: Share) -> list[jax.Array]:
+    """Orthogonalize leaves of which each device has a part."""
+    alike: defaultdict[tuple[tuple[int, ...], Axes], list[int]] = defaultdict(list)
+    for index, x in enumerate(leaves):
+        alike[x.shape, axes[index]].append(index)
+    found: dict[int, jax.Array] = {}
+    for (_, each), indices in alike.items():
+
+        def together(stack: jax.Array, each: Axes = each) -> jax.Array:
+            return jnp.stack(_orthogonal(list(stack), [each] * len(stack)))
+
+        found |= zip(indices, share(together, [leaves[index] for index in indices]), strict=True)
+    return [found[index] for index in range(len(leaves))]
+
+
+def _orthogonal(leaves: Sequence[jax.Array], axes: Sequence[Axes]) -> list[jax.Array]:
+    """Orthogonalize every matrix of whole leaves."""
+    flat = [_flatten(x, each) for x, each in zip(leaves, axes, strict=True)]
+    found: dict[int, jax.Array] = {}
+    for batch in _batches(flat):
+        ends = np.cumsum([len(flat[index]) for index in batch])[:-1]
+        together = _newton_schulz(jnp.concatenate([flat[index] for index in batch]))
+        found |= zip(batch, jnp.split(together, ends), strict=True)
+    return [_unflatten(found[index], x, each) for index, (x, each) in enumerate(zip(leaves, axes, strict=True))]
 
 
 def _newton_schulz(matrices: jax.Array) -> jax.Array:

@@ -73,7 +73,7 @@ def estimate(program: Program, lane: Lane, *, batch: int, devices: int) -> Cost:
         remat=model.recomputes,
         parameter_bytes=_bytes(shapes.params) // devices,
         optimizer_bytes=_bytes(shapes.optimizer) // devices,
-        temporary_bytes=temporary_bytes(model, batch, program.optimizer, devices=devices),
+        temporary_bytes=temporary_bytes(model, batch, devices=devices),
         flops_per_step=flops_per_step(model, batch, program.optimizer),
         computed_again=_again(model, batch),
         steps=program.steps,
@@ -112,13 +112,11 @@ def state_bytes(model: Transformer, optimizer: Optimizer) -> int:
     return total - 4 * hidden + 4 * batch * (2 if model.dtype == "bfloat16" else 4)
 
 
-def temporary_bytes(
-    model: Transformer, batch: int, optimizer: Optimizer | None = None, *, devices: int = 1
-) -> dict[str, int]:
+def temporary_bytes(model: Transformer, batch: int, *, devices: int = 1) -> dict[str, int]:
     """Estimate what a step needs on each device besides parameters and optimizer state, by what it is.
 
-    Most is needed while the loss is computed, while the backward pass is in a block, or by the optimizer. The factors
-    are those at which XLA's compiler for GPUs arrives in bfloat16.
+    Most is needed while the loss is computed, or while the backward pass is in a block. The factors are those at which
+    XLA's compiler for GPUs arrives in bfloat16.
     """
     width, blocks, vocabulary = model.width, model.blocks, model.vocabulary
     size, split = jnp.dtype(model.dtype).itemsize, devices > 1
@@ -138,10 +136,7 @@ def temporary_bytes(
         "gathered weights": size * block + 4 * blocks * block // devices if split else 0,
         "gradients": 4 * count_parameters(model).total // devices + (4 * (block + readout) if split else 0),
     }
-    moments = [loss, backward]
-    if split and optimizer is not None and optimizer.orthogonalizes:
-        moments.append({"gathered and orthogonalized matrices": (38 * blocks + 48) * width**2})
-    return max(moments, key=lambda parts: sum(parts.values()))
+    return max(loss, backward, key=lambda parts: sum(parts.values()))
 
 
 def _kept(recomputes: str, *, split: bool) -> int:

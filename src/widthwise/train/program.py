@@ -138,7 +138,7 @@ class Program:
             value, gradients = jax.value_and_grad(loss)(state.params, lane, tokens)
         else:
             value, gradients = devices.value_and_grad(loss, state.params, lane, tokens)
-        updates, optimizer = self._optimizer(lane).update(gradients, state.optimizer, state.params)
+        updates, optimizer = self._optimizer(lane, devices).update(gradients, state.optimizer, state.params)
         # False if the loss is NaN.
         alive = (value <= DIVERGED * math.log(self.model.vocabulary)) & (state.diverged_at < 0)
 
@@ -235,7 +235,7 @@ class Program:
                 found[role.value] = jnp.sqrt(total / count)
         return found
 
-    def _optimizer(self, lane: Lane) -> optax.GradientTransformation:
+    def _optimizer(self, lane: Lane, devices: Placement | None = None) -> optax.GradientTransformation:
         return self.optimizer.build(
             lane.learning_rate,
             lane.scales,
@@ -245,4 +245,5 @@ class Program:
             weight_decay=lane.weight_decay,
             schedule=warmup_cosine(steps=self.steps, warmup=self.warmup),
             dtype=self.model.dtype,
+            share=None if devices is None else devices.share,
         )

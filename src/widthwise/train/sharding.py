@@ -8,12 +8,13 @@ every optimizer.
 Losses and gradients are computed by each device for its part of the batch (`Placement.value_and_grad`). A matrix is
 gathered where it acts, in the precision in which it acts, and its gradient is summed and split as soon as it is there.
 What the compiler would do by itself, given only how arrays are split, takes two whole copies of the model in float32.
-The optimizer, which may need whole matrices, is left to the compiler.
+Matrices that Muon orthogonalizes are shared out among the devices, each a whole one (`Placement.share`). What else an
+optimizer does is left to the compiler.
 """
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +124,26 @@ class Placement:
             return jax.lax.psum(function(params, lane, batches), self._of_run)
 
         return self._on_each(local, self._specs(params), 1, PartitionSpec())(params, lane, batches)
+
+    def share(self, function: Callable[[jax.Array], jax.Array], arrays: Sequence[jax.Array]) -> list[jax.Array]:
+        """Apply a function to whole arrays of one run, each device to some of them.
+
+        Args:
+            function: Returns a stack of results from a stack of arrays, of the same shapes.
+            arrays: Arrays of equal shape, of which every device has a part.
+        """
+        if (axis := self._axis(arrays[0].shape)) is None:
+            return list(function(jnp.stack(arrays)))
+        missing = -len(arrays) % self.mesh.shape["fsdp"]
+
+        def local(*parts: jax.Array) -> tuple[jax.Array, ...]:
+            stack = jnp.pad(jnp.stack(parts), ((0, missing), *[(0, 0)] * parts[0].ndim))
+            whole = jax.lax.all_to_all(stack, "fsdp", split_axis=0, concat_axis=axis + 1, tiled=True)
+            found = jax.lax.all_to_all(function(whole), "fsdp", split_axis=axis + 1, concat_axis=0, tiled=True)
+            return tuple(found[: len(parts)])
+
+        specs = (PartitionSpec(*[None] * axis, "fsdp"),) * len(arrays)
+        return list(jax.shard_map(local, mesh=self.mesh, in_specs=specs, out_specs=specs, check_vma=False)(*arrays))
 
     def _specs(self, params: PyTree) -> PyTree:
         """Return how the parameters of one run reach a device: matrices in parts, all else whole."""
