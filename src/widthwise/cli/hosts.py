@@ -35,6 +35,7 @@ def joined(coordinator: str | None, *, processes: int, process: int) -> Iterator
         return
     name, again = f"widthwise train: process {process} of {processes}", "start all of them again to resume"
     _print_at_the_end(f"{name}: another process is gone, or did not start: {again}")
+    _keep_output_to_results()
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
     try:
         jax.distributed.initialize(coordinator, processes, process, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
@@ -65,6 +66,15 @@ def _print_at_the_end(line: str) -> None:
     sys.stderr = open(os.dup(2), "w", buffering=1, errors="replace")  # noqa: SIM115 (open until the process ends)
     os.dup2(writer, 2)
     os.close(writer)
+
+
+def _keep_output_to_results() -> None:
+    """Discard what is not printed by Python: Gloo, which connects CPUs, reports to standard output that it did."""
+    sys.stdout.flush()
+    sys.stdout = open(os.dup(1), "w", errors="replace")  # noqa: SIM115 (open until the process ends)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def _end(line: str) -> None:
