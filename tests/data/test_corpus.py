@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import os
+import random
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from widthwise.data import C4, Bytes, SentencePiece, Stdlib, Text, open_corpus, 
 from widthwise.data.corpus import cache_folder, parts
 
 DOCUMENTS = [f"Document {i} says {'word ' * (i % 17)}and ends.\n".encode() for i in range(300)]
+NOISE = random.Random(0).randbytes(300_000)
 
 
 @pytest.fixture
@@ -155,13 +157,22 @@ def test_every_kind_of_file_is_read(tmp_path: Path):
         ("x.jsonl", b'{"text": "fine"}\n{"body": 1}\n', "line 2 of .*x.jsonl' is not a JSON object with a field"),
         ("x.json.gz", b"not gzip", "x.json.gz' cannot be read"),
         ("x.txt.gz", gzip.compress(b"cut off" * 100, mtime=0)[:-12], "x.txt.gz' cannot be read"),
+        ("x.txt.gz", gzip.compress(b"damaged", mtime=0)[:10] + b"\xff" * 20, "x.txt.gz' cannot be read"),
+        ("x.txt.zst", b"not zst", "x.txt.zst' cannot be read"),
+        ("x.txt.zst", zstandard.compress(NOISE)[:-1], "x.txt.zst' cannot be read"),
+        ("x.txt.zst", zstandard.compress(NOISE)[:100], "x.txt.zst' cannot be read"),
     ],
-    ids=["no text field", "no gzip", "cut off"],
+    ids=["no text field", "no gzip", "gzip cut off", "gzip damaged", "no zst", "zst one byte short", "zst cut off"],
 )
 def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: bytes, named: str):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=named):
         prepare(Text((str(tmp_path / name),)), Bytes(), cache=tmp_path / "cache")
+
+
+def test_compressed_files_that_were_joined_are_read_to_the_end(tmp_path: Path):
+    (tmp_path / "x.txt.zst").write_bytes(zstandard.compress(NOISE) + zstandard.compress(b"the end"))
+    assert list(Text((str(tmp_path / "x.txt.zst"),)).documents()) == [NOISE + b"the end"]
 
 
 def test_a_path_without_text_is_named(tmp_path: Path):

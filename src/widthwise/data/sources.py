@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import sysconfig
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +164,7 @@ def _read(path: Path) -> Iterator[bytes]:
                         yield _text_of(path, number, line)
             else:
                 yield file.read()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
 
 
@@ -182,5 +183,49 @@ def _open(path: Path) -> IO[bytes]:
             import zstandard
         except ImportError:
             raise ValueError(f"{str(path)!r} needs zstandard: pip install 'widthwise[text]'") from None
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True))
+        return io.BufferedReader(_Frames(path, zstandard))
     return path.open("rb")
+
+
+class _Frames(io.RawIOBase):
+    """The content of a file compressed by Zstandard, whose own reader takes a file that is cut off for a whole one."""
+
+    def __init__(self, path: Path, zstandard: Any) -> None:
+        self._file, self._zstandard = path.open("rb"), zstandard
+        self._frame: Any = None
+        self._read = self._content()
+        self._left = memoryview(b"")
+
+    def _content(self) -> Iterator[bytes]:
+        while piece := self._file.read(1 << 16):
+            while piece:
+                self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    yield self._frame.decompress(piece)
+                except self._zstandard.ZstdError as error:
+                    raise OSError(str(error)) from None
+                piece = self._frame.unused_data
+                if self._frame.eof:
+                    self._frame = None
+        if self._frame is not None:
+            raise EOFError("Compressed file ended before the end of a frame was reached")
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read some bytes; none at the end."""
+        while not self._left:
+            more = next(self._read, None)
+            if more is None:
+                return 0
+            self._left = memoryview(more)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
