@@ -38,6 +38,8 @@ def test_nonsense_is_refused_in_one_line_and_nothing_is_written(tmp_path, capsys
         (["--settings", "half"], "alignment is 'half'"),
         (["--settings", "0,1"], "rates are '0,1'"),
         (["--parameterizations", "mupp"], "parameterization is 'mupp': expected one of"),
+        (["--seeds", "0", "-1"], "seed is -1: expected a finite number, 0 or more"),
+        (["--seeds", "2147483648"], "seed is 2147483648: expected 2147483647 or less"),
         (["--horizons", "long"], "invalid choice 'long'"),
         (["--epsilons", "-1"], "epsilon is -1.0: expected a finite number, 0 or more"),
         (["--grid", "1", "0.1"], "expected 0 < lowest < highest"),
@@ -49,6 +51,7 @@ def test_nonsense_is_refused_in_one_line_and_nothing_is_written(tmp_path, capsys
 def test_a_sweep_that_cannot_be_is_refused_in_one_line(tmp_path, capsys, wrong, said):
     assert main(["sweep", "--study", str(tmp_path / "study"), *options(), *wrong]) == 2
     _expect_one_line(capsys, said)
+    assert "--constants" in wrong or not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def test_time_left_counts_what_was_done_since_the_first_steps_after_resuming():
         (["--coordinator", "foo"], "coordinator is 'foo': expected host:port"),
         (["--coordinator", "foo:bar"], "coordinator is 'foo:bar': expected host:port"),
         (["--warmup", "-1"], "warmup is -1: expected a finite number, 0 or more"),
+        (["--seed", "2147483648"], "seed is 2147483648: expected 2147483647 or less"),
         (["--checkpoint-seconds", "-1"], "checkpoint_seconds is -1.0: expected 0 or more"),
         (["--data", "wiki"], "data is 'wiki': expected one of stdlib, synthetic, text, c4\n"),
         (["--data", "my/corpus.txt"], "c4; for your own text: --data text --paths my/corpus.txt\n"),

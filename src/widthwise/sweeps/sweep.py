@@ -76,6 +76,8 @@ class Sweep:
             raise ValueError("both a precision and a grid: expected one of them")
         if self.loss_seeds < 0:
             raise ValueError(f"loss_seeds is {self.loss_seeds}: expected 0 or more")
+        for seed in self.seeds:
+            replace(self.base, seed=seed)  # refuses what no run could have, as the last line does
         own = Setting.of(self.base.to_json()).constants
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):

@@ -44,6 +44,8 @@ from widthwise.train.program import Lane, Program
 
 DATA = ("stdlib", "synthetic", "text", "c4")
 DTYPES = ("auto", "float32", "bfloat16")
+LARGEST_SEED = 2**31 - 1
+"""The largest one that JAX takes as an argument of a compiled program."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +136,8 @@ class Spec:
         for name in ("warmup", "seed", "data_seed", "weight_decay"):
             if not 0 <= (value := getattr(self, name)) < math.inf:
                 raise ValueError(f"{name} is {value}: expected a finite number, 0 or more")
+        if self.seed > LARGEST_SEED:
+            raise ValueError(f"seed is {self.seed}: expected {LARGEST_SEED} or less")
         for name in ("learning_rate", "embedding_constant", "hidden_constant", "readout_constant"):
             if not 0 < (value := getattr(self, name)) < math.inf:
                 raise ValueError(f"{name} is {value}: expected a finite number above 0")
