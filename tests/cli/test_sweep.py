@@ -82,6 +82,13 @@ def test_constants_need_a_name(tmp_path, capsys):
     _expect_one_line(capsys, "name is empty")
 
 
+@pytest.mark.parametrize("name", ["default", "paper"])
+def test_constants_cannot_take_a_name_that_means_something_else(tmp_path, capsys, name):
+    assert main(["tune", "--study", str(tmp_path / "study"), *options(), "--name", name]) == 2
+    _expect_one_line(capsys, f"the name {name!r} is reserved")
+    assert not (tmp_path / "study").exists()
+
+
 def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
     (tmp_path / "study.sqlite").write_text("something else")
     assert main(["sweep", "--study", str(tmp_path), *options()]) == 2

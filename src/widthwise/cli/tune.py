@@ -16,6 +16,7 @@ from widthwise.cli.arguments import count, positive
 from widthwise.cli.running import FAILED, StatusLine
 from widthwise.cli.where import Where
 from widthwise.experiments.paper.values import PAPER
+from widthwise.study.setting import DEFAULT
 from widthwise.sweeps.carry_out import run_tuning
 from widthwise.sweeps.constants import keep
 from widthwise.sweeps.packs import Options
@@ -61,8 +62,8 @@ class TuneCommand:
         """Search, keep the result, and print it."""
         if not self.name.strip():
             raise ValueError("name is empty: expected a name for the constants")
-        if self.name == PAPER:
-            raise ValueError(f"the name {PAPER!r} is reserved: expected another name for the constants")
+        if self.name in (DEFAULT, PAPER):
+            raise ValueError(f"the name {self.name!r} is reserved: expected another name for the constants")
         self.where.leave_accelerators_to_workers()
         spec = replace(self.where.with_dtype(self.spec), width=self.spec.base_width)
         tuning = Tuning(
