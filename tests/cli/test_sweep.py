@@ -96,6 +96,12 @@ def test_a_file_that_is_no_study_is_refused_and_left_as_it_is(tmp_path, capsys):
     assert (tmp_path / "study.sqlite").read_text() == "something else"
 
 
+def test_a_folder_in_the_place_of_a_study_is_named(tmp_path, capsys):
+    (tmp_path / "study.sqlite").mkdir()
+    assert main(["sweep", "--study", str(tmp_path), *options()]) == 2
+    _expect_one_line(capsys, "study.sqlite' is a folder: expected a file made by Widthwise")
+
+
 def test_a_dry_run_says_what_it_takes_and_trains_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("widthwise.sweeps.worker.train", None)
     monkeypatch.setattr("widthwise.sweeps.requests.load_inputs", None)

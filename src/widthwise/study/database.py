@@ -72,6 +72,8 @@ class Database:
         """Open a file, created first if wanted; raise ValueError if it is not a study."""
         self._path = path
         self._lock = threading.RLock()
+        if path.is_dir():
+            raise ValueError(f"{str(path)!r} is a folder: expected a file made by Widthwise")
         if create and not path.exists():
             _create(path)
         try:
