@@ -111,6 +111,9 @@ def test_a_sweep_with_another_rule_does_not_count(tmp_path, capsys):
     [
         ("--depth 4", "base_depth is missing"),
         ("--depth-rule 1/4 --depth 4 --base-depth 2", "no learning rate is stable"),
+        ("--epsilon -1", "epsilon is -1.0: expected a finite number, 0 or more"),
+        ("--weight-decay nan", "weight_decay is nan: expected a finite number, 0 or more"),
+        ("--b2 2", "b2 is 2.0: expected a number from 0 to 1"),
         ("--batch 6400 --base-batch 1 --batch-rule sde", "1 - beta2 is 128 in the target"),
     ],
 )

@@ -52,6 +52,15 @@ class TunedValues:
     weight_decay: float | None = None
     b2: float | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate is {self.learning_rate}: expected a finite number above 0")
+        for name in ("epsilon", "weight_decay"):
+            if (value := getattr(self, name)) is not None and not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}: expected a finite number, 0 or more")
+        if self.b2 is not None and not 0 <= self.b2 < 1:
+            raise ValueError(f"b2 is {self.b2}: expected a number from 0 to 1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredExponent:
