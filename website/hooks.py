@@ -22,13 +22,11 @@ PLACES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for every file outside of docs/ that a page links to."""
     root = Path(config.config_file_path).parent
-    left = ["CONTRIBUTING.md"] + [
-        path
-        for page in files.documentation_pages()
-        for path in linked(page.content_string, f"docs/{page.src_uri}")
-        if not path.startswith("docs/")
-    ]
-    for path in dict.fromkeys(left):
+    ours = "CONTRIBUTING.md"
+    pages = {f"docs/{page.src_uri}": page.content_string for page in files.documentation_pages()}
+    pages[ours] = (root / ours).read_text()
+    left = [path for source, content in pages.items() for path in linked(content, source)]
+    for path in dict.fromkeys([ours, *(path for path in left if not path.startswith("docs/"))]):
         at = root / path
         inside = sorted(f"{path}/{one.name}" for one in at.iterdir() if one.suffix == ".py") if at.is_dir() else []
         for each in [path, *inside]:
