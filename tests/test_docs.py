@@ -31,6 +31,13 @@ def test_links_inside_the_repository_lead_somewhere(page: Path):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/results.md.j2"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_line_begins_with_the_number_that_ends_a_sentence(page: Path):
+    """Markdown takes it for the item of a list, and the sentence loses it."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"(?<=[a-z]\n) *\d+\. .*", text) == []
+
+
 def test_every_page_is_in_the_navigation_of_the_site():
     shown = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
