@@ -180,6 +180,7 @@ NAMES = (
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>'; DROP TABLE runs; --",
     "../../{{ 7 * 7 }}\n$x^2$ & co",
+    "$5 \\foo_{ or $6, 日本語",
 )
 """Names that do harm where they are not treated as names."""
 

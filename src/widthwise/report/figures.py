@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import io
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -38,7 +39,9 @@ def draw(exhibit: AnyExhibit) -> Figure | None:
 
 def draw_files(exhibit: AnyExhibit) -> dict[str, bytes]:
     """Draw an exhibit and return its files by format; none if there is nothing to draw."""
-    with styled():
+    with styled(), warnings.catch_warnings():
+        # A name in another script: a browser finds the signs in other fonts than the one that Matplotlib has.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = draw(exhibit)
         if figure is None:
             return {}

@@ -52,6 +52,7 @@ _SETTINGS: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "widthwise",
+    "text.parse_math": False,  # names of settings are shown as they are, and may be no formulas
 }
 
 
