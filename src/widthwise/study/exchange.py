@@ -44,9 +44,9 @@ def read_runs(
         prefixes: What the names of exported curves begin with.
         curves: Reads the curves of runs.
     """
-    query = "SELECT request, label FROM labels WHERE ?1 IS NULL OR label = ?1 ORDER BY label"
+    query = "SELECT request, label FROM labels WHERE :label IS NULL OR label = :label ORDER BY label"
     labels: dict[int | None, tuple[str, ...]] = {}
-    for request, name in database.read(query, (label,)):
+    for request, name in database.read(query, {"label": label}):
         labels[request] = (*labels.get(request, ()), name)
     rows = [row for row in database.read(_RUNS) if label is None or row[0] in labels]
     seen: set[str] = set()

@@ -231,8 +231,8 @@ class Study:
 
     def notes(self, prefix: str) -> dict[str, Any]:
         """Return all values whose names begin with a prefix, sorted by name."""
-        query = "SELECT name, value FROM notes WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name"
-        return {name: decode(value) for name, value in self._database.read(query, (prefix,))}
+        query = "SELECT name, value FROM notes WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name"
+        return {name: decode(value) for name, value in self._database.read(query, {"prefix": prefix})}
 
     def exported(self, *, label: str | None = None, curves: bool | Sequence[str] = False) -> Exported:
         """Return all that another study can know of this one; the runs are read as they are used.
