@@ -1,6 +1,10 @@
-"""A study on a disk that is full is not made at all, or is made whole; an error says what is the matter."""
+"""A study on a disk that is full is not made at all, or is made whole; an error says what is the matter.
+
+On a disk that can only be read, a study can be read.
+"""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,3 +45,28 @@ def test_whatever_room_there_is_a_study_can_be_used_once_there_is_more(disk: Pat
     assert len(said) > 5
     assert all("\n" not in line and ("disk" in line or "No space left" in line) for line in said)
     assert made > 5
+
+
+def test_a_study_that_cannot_be_written_to_is_read_and_nothing_else(disk: Path):
+    with Study.open(disk / "study") as study:
+        study.ask([asked(0)])
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with Study.open(disk / "study", create=False) as study:
+        assert len(study.runs()) == 1
+        with pytest.raises(OSError, match="attempt to write a readonly database"):
+            study.ask([asked(1)])
+    with pytest.raises(OSError, match="is in a folder that cannot be written to: copy the study"):
+        Study.open(disk / "study")
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    with Study.open(disk / "study") as study:
+        study.ask([asked(1)])
+
+
+def test_a_log_that_a_kill_left_where_nothing_can_be_written_is_named(disk: Path):
+    with Study.open(disk / "study") as study:
+        study.ask([asked(0)])
+        shutil.copytree(disk / "study", disk / "killed")
+    (disk / "killed" / "study.sqlite-shm").unlink()
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with pytest.raises(OSError, match="is in a folder that cannot be written to: copy the study"):
+        Study.open(disk / "killed", create=False)

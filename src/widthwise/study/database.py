@@ -78,12 +78,15 @@ class Database:
             _create(path)
         try:
             _recognize(path)
-            self._connection = _open(path, say)
+            self._connection = _open(path, say) if create or _is_writable(path) else _open_to_read(path, say)
             self._file = _identity(path)
         except sqlite3.Error as error:
             if not path.exists():
                 raise ValueError(f"there is no study in {str(path.parent)!r}: expected a file {path.name}") from None
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not _is_writable(path):
+                raise OSError(f"{str(path)!r} is in a folder that cannot be written to: copy the study") from error
+            if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
                 raise OSError(f"{str(path)!r}: {_line(error)}, perhaps because of a full disk") from error
             raise ValueError(f"{str(path)!r} cannot be read as a study ({_line(error)}): left as it is") from None
 
@@ -180,6 +183,27 @@ def _recognize(path: Path) -> None:
         raise ValueError(
             f"{str(path)!r} was made by a newer Widthwise: expected schema {VERSION}, found {version}; left as it is"
         )
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK)
+
+
+def _open_to_read(path: Path, say: Callable[[str], None]) -> sqlite3.Connection:
+    """Open a study in a folder that cannot be written to, where SQLite would make files for a log even to read.
+
+    Without a log the file is the whole study. With one, somebody may be writing it who can.
+    """
+    if path.with_name(f"{path.name}-wal").exists():
+        return _open(path, say)
+    database = sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, check_same_thread=False)
+    try:
+        prepare(database)
+        _check_tables(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def _open(path: Path, say: Callable[[str], None]) -> sqlite3.Connection:
