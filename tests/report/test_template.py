@@ -107,6 +107,8 @@ def test_figures_are_saved_beside_the_page(tmp_path: Path):
         ('{{ table("transfer", "losses") }}', "'losses' of transfer is a figure: expected a table"),
         ('{{ figure("transfer", "grid") }}', "'grid' of transfer is a table: expected a figure"),
         ('{{ measured("transfer", "near zero", "Adam") }}', "2 findings of transfer have 'near zero' and 'Adam'"),
+        ("{{ missing() }}", "missing() missing 1 required positional argument: 'experiment'"),
+        ("{{ runs('transfer') / 0 }}", "results.md.j2: division by zero"),
         ("{{ claim() }}", "results.md.j2: 'claim' is undefined"),
         ("{{ claims( }}", "results.md.j2, line 1: unexpected '}'"),
     ],
@@ -115,3 +117,10 @@ def test_what_a_template_names_must_be_there(tmp_path: Path, text: str, message:
     with pytest.raises(ValueError, match=re.escape(message)):
         filled(tmp_path, text)
     assert not (tmp_path / "results.md").exists()
+
+
+def test_a_template_that_cannot_be_read_is_named(tmp_path: Path):
+    (tmp_path / "bytes.md.j2").write_bytes(b"\xff")
+    for name in ("nowhere.md.j2", "bytes.md.j2", "."):
+        with pytest.raises(ValueError, match=r"the template '.*' cannot be read"):
+            fill_template(tmp_path / name, tmp_path / "results.md", CONTENTS)

@@ -52,14 +52,21 @@ def fill_template(template: Path, page: Path, contents: Contents) -> list[Path]:
     )
     names = ("claims", "findings", "table", "figure", "measured", "missing", "runs")
     try:
-        text = environment.from_string(template.read_text(encoding="utf-8")).render(
+        text = environment.from_string(_read(template)).render(
             counts=contents.counts, **{name: getattr(filling, name) for name in names}
         )
-    except TemplateError as error:
+    except (TemplateError, TypeError, LookupError, ArithmeticError) as error:
         line = getattr(error, "lineno", None)
         raise ValueError(f"{template}{f', line {line}' if line else ''}: {error}") from None
     write_whole(page, text.encode())
     return [page, *filling.figures]
+
+
+def _read(template: Path) -> str:
+    try:
+        return template.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"the template {str(template)!r} cannot be read: {error}") from None
 
 
 class _Filling:
