@@ -217,6 +217,7 @@ def test_time_left_counts_what_was_done_since_the_first_steps_after_resuming():
     [
         (["--width", "100"], "width is 100: expected a multiple of the head dimension 16"),
         (["--coordinator", "foo"], "coordinator is 'foo': expected host:port"),
+        (["--coordinator", "foo:65536"], "coordinator is 'foo:65536': expected host:port"),
         (["--coordinator", "foo:bar"], "coordinator is 'foo:bar': expected host:port"),
         (["--warmup", "-1"], "warmup is -1: expected a finite number, 0 or more"),
         (["--seed", "2147483648"], "seed is 2147483648: expected 2147483647 or less"),

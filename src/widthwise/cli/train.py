@@ -90,7 +90,7 @@ class TrainCommand:
             raise ValueError(f"checkpoint_seconds is {self.checkpoint_seconds}: expected 0 or more")
         if self.coordinator is None and (self.processes, self.process) != (1, 0):
             raise ValueError("--process and --processes are for several hosts: expected --coordinator with them")
-        if self.coordinator is not None and not re.fullmatch(r"\S+:\d+", self.coordinator):
+        if self.coordinator is not None and not _is_address(self.coordinator):
             raise ValueError(f"coordinator is {self.coordinator!r}: expected host:port, such as 10.0.0.1:1234")
         if not 0 <= self.process < self.processes:
             raise ValueError(f"process is {self.process}: expected 0 to {self.processes - 1}")
@@ -132,6 +132,11 @@ class TrainCommand:
         if recorded and all(result.status != "interrupted" for result in results):
             write_result(folder / "results.json", summaries)
         return summaries
+
+
+def _is_address(text: str) -> bool:
+    found = re.fullmatch(r"\S+:(\d{1,5})", text)
+    return found is not None and 0 < int(found[1]) < 1 << 16
 
 
 def _name(runs: Sequence[Run]) -> str:
