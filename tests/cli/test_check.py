@@ -82,6 +82,7 @@ def test_muon_passes_with_derived_exponents_and_fails_with_others_in_use(
         (["--widths", "64"], "widths are 64: expected two or more different ones"),
         (["--widths", "64", "100"], "width is 100: expected a multiple of the head dimension 16"),
         (["--rates", "0,1"], "rates are '0,1': expected three"),
+        (["--values", "1", "2"], "values are given but the axis is width: expected widths"),
         (["--rates", "0,x,1"], "'x' is not a number"),
         (["--seeds", "0"], "'0' is not a whole number from 1"),
         (["--tolerance", "0"], "'0' is not a number above 0"),

@@ -80,6 +80,8 @@ class CheckCommand:
         name, sizes = ("values", self.values) if deep else ("widths", self.widths)
         if len(set(sizes)) < 2 or min(sizes) < 1:
             raise ValueError(f"{name} are {', '.join(map(str, sizes))}: expected two or more different ones")
+        if not deep and self.values != DEPTHS:
+            raise ValueError(f"values are given but the axis is {self.axis}: expected widths")
         if deep and self.model != "transformer":
             raise ValueError(f"model is {self.model}: expected transformer with --axis depth")
         if self.small_readout and self.model != "transformer":
