@@ -1,7 +1,8 @@
 """Pages of docs/ read alike on GitHub and on the site.
 
 They link to other files of the repository, as GitHub needs it. On the site, each of these files is a page of its own,
-so that no link leads outside. Doctests are highlighted as what they are: sessions.
+so that no link leads outside. Figures with many panels are small beside two columns, so a figure is a link to itself.
+Doctests are highlighted as what they are: sessions.
 """
 
 import posixpath
@@ -14,6 +15,7 @@ from mkdocs.structure.pages import Page
 
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+FIGURE = re.compile(r"^!\[[^\]]*\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
 SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 PLACES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 """Where files outside of docs/ have their pages, if not in repository/."""
@@ -47,6 +49,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{link[1]}{posixpath.relpath(place_of(path), here or '.')}{link[3]}"
 
     if not page.file.src_uri.startswith("repository/"):
+        markdown = FIGURE.sub(r"[\g<0>](\g<1>)", markdown)
         parts = FENCE.split(markdown)
         markdown = "".join(part if FENCE.fullmatch(part) else LINK.sub(point, part) for part in parts)
     return SESSION.sub("```pycon\n", markdown)
