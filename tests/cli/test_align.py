@@ -46,6 +46,8 @@ def test_it_prints_the_table_draws_the_figure_and_never_trains_twice(tmp_path: P
     ("options", "named"),
     [
         (["--figure", "alignment.txt"], "'alignment.txt' ends in '.txt': expected one of"),
+        (["--figure", f"{__file__}/alignment.png"], "test_align.py' is a file: expected a folder to write to"),
+        (["--out", __file__], "test_align.py' is a file: expected a folder to write to"),
         (["--per-doubling", "0"], "per_doubling is 0"),
         (["--widths", "32", "40"], "width is 40: expected a multiple of the head dimension 16"),
     ],

@@ -225,6 +225,7 @@ def test_time_left_counts_what_was_done_since_the_first_steps_after_resuming():
         (["--data", "wiki"], "data is 'wiki': expected one of stdlib, synthetic, text, c4\n"),
         (["--data", "my/corpus.txt"], "c4; for your own text: --data text --paths my/corpus.txt\n"),
         (["--steps", "many"], "--steps"),
+        (["--out", f"{__file__}/runs"], "test_train.py' is a file: expected a folder to write to"),
         (["--chunk", "0"], "chunk is 0"),
         (["--fsdp", "3"], "batch is 8: expected a multiple of fsdp, 3"),
         (["--fsdp", "0"], "fsdp is 0"),

@@ -11,6 +11,7 @@ import tyro
 
 from widthwise.cli.arguments import unset
 from widthwise.cli.output import table
+from widthwise.cli.paths import check_file, check_folder
 from widthwise.cli.running import SavedAndStopped, StatusLine
 from widthwise.cli.runs import open_data, read_result, train_in, write_result
 from widthwise.measure import AlignmentPoint, MeasuredAlignment, Probe, implied, log_spaced, slopes, summarize
@@ -56,6 +57,8 @@ class AlignCommand:
         from widthwise.report.style import check_suffix
 
         check_suffix(self.figure)
+        check_file(self.figure)
+        check_folder(self.out)
         if self.per_doubling < 1:
             raise ValueError(f"per_doubling is {self.per_doubling}: expected 1 or more")
         measured: dict[int, list[AlignmentPoint]] = {}

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from widthwise.cli.arguments import unset
+from widthwise.cli.paths import check_file
 from widthwise.study import Study, to_csv, to_json_lines
 
 ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
@@ -36,6 +37,7 @@ class ExportCommand:
         """Write the file, and print what it holds."""
         if not self.file.name.endswith(ENDINGS):
             raise ValueError(f"{str(self.file)!r} has no known ending: expected one of {', '.join(ENDINGS)}")
+        check_file(self.file)
         table = self.file.name.removesuffix(".gz").endswith(".csv")
         if table and self.curves is not None:
             raise ValueError(f"--curves with {str(self.file)!r}: expected a file that ends in .jsonl or .jsonl.gz")

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from widthwise.cli.arguments import positive, unset
+from widthwise.cli.paths import check_file
 from widthwise.fit import TOLERANCE
 from widthwise.report.console import describe_transfer
 from widthwise.study import to_csv, to_json_lines
@@ -39,13 +40,16 @@ class FitCommand:
 
     def run(self) -> int:
         """Fit and print."""
+        for path in (self.csv, self.jsonl):
+            if path is not None:
+                check_file(path)
         with reading(self.study) as study:
             rows = study.runs()
+            fits = fit_rows(rows, predict=self.predict, tolerance=self.tolerance)
             if self.csv is not None:
                 to_csv(study, self.csv)
             if self.jsonl is not None:
                 to_json_lines(study, self.jsonl, curves=True)
-        fits = fit_rows(rows, predict=self.predict, tolerance=self.tolerance)
         if self.json:
             decays = [found.to_json() for found in decay_transfers(fits)]
             print(json.dumps({"fits": [fit.to_json() for fit in fits], "decays": decays}, indent=2))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from widthwise.cli.arguments import unset
+from widthwise.cli.paths import check_file, check_folder
 from widthwise.cli.running import StatusLine
 from widthwise.report.findings import Finding
 from widthwise.report.sections import NOTE, Contents, Section, read_sweeps
@@ -43,10 +44,12 @@ class ReportCommand:
             status.show("reading the study")
             if self.template is not None:
                 page = self.out or self.template.with_suffix("")
+                check_file(page)
                 print(*fill_template(self.template, page, _read(study)), sep="\n")
                 return 0
             beside = self.study.with_name(f"{study.folder.name}-report")  # a file has no inside
             folder = self.out or (self.study / "report" if self.study.is_dir() else beside)
+            check_folder(folder)
             report = write_report(_read(study), folder, progress=status.show)
         print(json.dumps(_to_json(report), indent=2) if self.json else _summary(report))
         return 0

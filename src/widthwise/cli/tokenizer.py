@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from widthwise.cli.arguments import count
+from widthwise.cli.paths import check_file
 from widthwise.cli.running import StatusLine
 from widthwise.data import Text, train_sentencepiece
 
@@ -24,6 +25,7 @@ class TokenizerCommand:
         """Train and write the model."""
         if self.out.exists():
             raise ValueError(f"{str(self.out)!r} exists: name another file or delete it")
+        check_file(self.out)
         documents = list(Text(self.paths).documents())
         megabytes = sum(map(len, documents)) / 1e6
         StatusLine().say(f"training on {len(documents):,} documents, {megabytes:.1f} MB ...")

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from widthwise.cli.arguments import unset
 from widthwise.cli.hosts import joined
 from widthwise.cli.output import table
+from widthwise.cli.paths import check_folder
 from widthwise.cli.running import SavedAndStopped, StatusLine
 from widthwise.cli.runs import naming, open_data, read_result, train_in, write_result
 from widthwise.train import Inputs, Lanes, Result, Run, Spec, make_mesh, resolve
@@ -83,6 +84,7 @@ class TrainCommand:
             raise SavedAndStopped
 
     def _check(self) -> None:
+        check_folder(self.out)
         for name in ("chunk", "evaluate_every", "checkpoint_steps", "fsdp", "processes"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more")
