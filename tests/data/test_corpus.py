@@ -202,7 +202,9 @@ def test_what_is_not_a_sentencepiece_model_is_named(tmp_path: Path):
     for path in (tmp_path / "wrong.model", tmp_path / "missing.model"):
         with pytest.raises(ValueError, match="is not a SentencePiece model that can be read"):
             SentencePiece(path)
-    with pytest.raises(ValueError, match="no SentencePiece model with 100000 pieces"):
+    with pytest.raises(ValueError, match="there is no text to train a SentencePiece model on"):
+        train_sentencepiece([b"", b"\n"], tmp_path / "x.model", vocabulary=300)
+    with pytest.raises(ValueError, match="no SentencePiece model with 100000 pieces: Vocabulary size too high"):
         train_sentencepiece([b"too little text"], tmp_path / "x.model", vocabulary=100000)
 
 

@@ -4,6 +4,7 @@ Every document starts with BOS, the last token of the vocabulary: 256 for bytes,
 """
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,7 +66,9 @@ class SentencePiece:
             serialized = Path(self.path).read_bytes()
             processor.LoadFromSerializedProto(serialized)
         except (OSError, RuntimeError) as error:
-            raise ValueError(f"{str(self.path)!r} is not a SentencePiece model that can be read: {error}") from None
+            raise ValueError(
+                f"{str(self.path)!r} is not a SentencePiece model that can be read{_reason(error)}"
+            ) from None
         object.__setattr__(self, "_processor", processor)
         object.__setattr__(self, "_bytes", serialized)
 
@@ -95,6 +98,8 @@ def train_sentencepiece(documents: "list[bytes]", path: Path, *, vocabulary: int
     import io
 
     trained = io.BytesIO()
+    if not any(document.strip() for document in documents):
+        raise ValueError("there is no text to train a SentencePiece model on: the files are empty")
     sentences = (line for document in documents for line in document.decode("utf-8", "replace").splitlines() if line)
     try:
         _sentencepiece().SentencePieceTrainer.train(
@@ -108,7 +113,7 @@ def train_sentencepiece(documents: "list[bytes]", path: Path, *, vocabulary: int
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise ValueError(f"no SentencePiece model with {vocabulary} pieces: {_first_line(error)}") from None
+        raise ValueError(f"no SentencePiece model with {vocabulary} pieces{_reason(error)}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_bytes(trained.getvalue())
@@ -116,8 +121,16 @@ def train_sentencepiece(documents: "list[bytes]", path: Path, *, vocabulary: int
     return SentencePiece(path)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1]
+def _reason(error: Exception) -> str:
+    """Return what SentencePiece says, after a colon, without the condition in its code that did not hold.
+
+    >>> _reason(RuntimeError("INTERNAL: src/trainer.cc(678) [a() == (b())] Vocabulary size too high (32000)."))
+    ': Vocabulary size too high (32000).'
+    >>> _reason(RuntimeError("INTERNAL: src/trainer.cc(446) [!sentences_.empty()]"))
+    ''
+    """
+    said = re.sub(r"^\w+: (\S+\(\d+\) \[.*\] ?)?", "", str(error).strip().splitlines()[-1])
+    return f": {said}" if said else ""
 
 
 def _sentencepiece() -> Any:
