@@ -130,6 +130,8 @@ def test_a_file_is_no_folder_of_a_study(tmp_path: Path, create: bool):
         pass
     with pytest.raises(ValueError, match=r"study\.sqlite' is a file: expected the folder of a study"):
         Study.open(tmp_path / "study.sqlite", create=create)
+    with pytest.raises(ValueError, match=r"study\.sqlite' is a file: expected the folder of a study"):
+        Study.open(tmp_path / "study.sqlite" / "inside", create=create)
 
 
 def test_reading_a_study_does_not_change_it(tmp_path: Path):

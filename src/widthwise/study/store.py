@@ -61,8 +61,8 @@ class Study:
             ValueError: If there is no study, or its file is damaged, newer or something else; it is left unchanged.
         """
         absolute = Path(folder).absolute()
-        if absolute.is_file():
-            raise ValueError(f"{str(absolute)!r} is a file: expected the folder of a study")
+        if files := [part for part in (absolute, *absolute.parents) if part.is_file()]:
+            raise ValueError(f"{str(files[0])!r} is a file: expected the folder of a study")
         return cls(absolute, Database(absolute / FILE, create=create, say=say), say)
 
     def __enter__(self) -> Self:
