@@ -44,6 +44,8 @@ from widthwise.train.program import Lane, Program
 
 DATA = ("stdlib", "synthetic", "text", "c4")
 DTYPES = ("auto", "float32", "bfloat16")
+HOW_COMPUTED = ("remat", "for_gpu")
+"""Fields of a model that change how its numbers are computed and not the numbers: a run is the same with any."""
 LARGEST_SEED = 2**31 - 1
 """The largest one that JAX takes as an argument of a compiled program."""
 
@@ -417,7 +419,7 @@ def _identity(spec: Spec, program: Program, lane: Lane, data: dict[str, Any]) ->
     of_each = {leaf.path: _number(x) for leaf, x in zip(leaves, jax.tree.leaves(lane.weight_decay), strict=True)}
     decays = set(of_each.values())
     return {
-        "model": dataclasses.asdict(program.model),
+        "model": {name: x for name, x in dataclasses.asdict(program.model).items() if name not in HOW_COMPUTED},
         "optimizer": program.optimizer.name,
         **({} if program.b2 is None else {"b2": _number(program.b2)}),
         "parameters": parameters,
