@@ -258,6 +258,20 @@ def test_every_marker_of_a_line_says_what_it_is():
     assert texts == [*ours, *theirs, *theirs, *ours]
 
 
+def test_every_measured_alignment_says_what_it_is():
+    exhibit = studies.alignment()
+    svg = draw_files(exhibit)["svg"].decode()
+    texts = re.findall("<title>(.*?)</title>", inline_svg(svg, "f1", exhibit), flags=re.DOTALL)
+    assert texts == [
+        f"{path}\nstep {point.step}, log alignment ratio {point.layers[path]['ratio']:.3f}"
+        for run in exhibit.panels.values()
+        for path in run[0].layers
+        for point in run
+        if math.isfinite(point.layers[path]["ratio"])
+    ]
+    assert len(texts) > 50
+
+
 def test_nothing_to_draw_is_no_figure():
     assert draw(Transfers(name="", title="", caption="", fits=(), panels=(), paper=())) is None
     assert draw(Heatmaps(name="", title="", caption="", maps=(), x_label="")) is None

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
@@ -12,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from widthwise.coordinates import AlignmentPoint
 from widthwise.report import ticks
+from widthwise.report.points import of_layers
 from widthwise.report.style import COLOURS, check_suffix, label_panel, panel_grid, styled
 
 KINDS: dict[str, str] = dict(zip(("query", "key", "value", "out", "up", "down", "readout"), COLOURS, strict=True))
@@ -22,8 +22,8 @@ def alignment_figure(panels: Mapping[str, Sequence[AlignmentPoint]]) -> Figure:
     """Draw a panel for each run: a curve for each layer, layers of a kind in one colour, later blocks darker."""
     figure, grid = panel_grid(len(panels), columns=_columns(list(panels)), width=2.45, heights=(2.4,), beside=1.1)
     kinds: dict[str, str] = {}
-    for (axes,), (title, points) in zip(grid, panels.items(), strict=True):
-        kinds |= _draw_run(axes, points)
+    for number, ((axes,), (title, points)) in enumerate(zip(grid, panels.items(), strict=True)):
+        kinds |= _draw_run(axes, number, points)
         label_panel(axes, title, "step", "log alignment ratio")
     handles = [Line2D([], [], color=colour, linewidth=2, label=kind) for kind, colour in kinds.items()]
     figure.legend(handles=handles, loc="outside right upper", title="layer", alignment="left", handlelength=1.4)
@@ -38,17 +38,14 @@ def write_alignment_figure(path: Path, panels: Mapping[str, Sequence[AlignmentPo
         alignment_figure(panels).savefig(path, dpi=150)
 
 
-def _draw_run(axes: Axes, points: Sequence[AlignmentPoint]) -> dict[str, str]:
+def _draw_run(axes: Axes, panel: int, points: Sequence[AlignmentPoint]) -> dict[str, str]:
     """Draw the layers of a run, and return the colour of each kind of layer."""
-    # A lookup has no ratio.
-    paths = [path for path in points[0].layers if any(np.isfinite(point.layers[path]["ratio"]) for point in points)]
-    steps = [max(point.step, 0.5) for point in points]  # a place for step 0 on a logarithmic axis
-    kinds = [_kind(path) for path in paths]
+    layers = of_layers(panel, points)
+    kinds = [_kind(path) for path in layers]
     colours = {kind: KINDS.get(kind) or to_hex(colormaps["tab20"](sum(kind.encode()) % 20)) for kind in kinds}
-    for index, (path, kind) in enumerate(zip(paths, kinds, strict=True)):
-        depth = (kinds[:index].count(kind) + 1) / kinds.count(kind)
-        ratios = [point.layers[path]["ratio"] for point in points]
-        axes.plot(steps, ratios, color=colours[kind], alpha=0.35 + 0.65 * depth, linewidth=1.3)
+    for index, (layer, kind) in enumerate(zip(layers.values(), kinds, strict=True)):
+        look = {"color": colours[kind], "alpha": 0.35 + 0.65 * (kinds[:index].count(kind) + 1) / kinds.count(kind)}
+        axes.plot(layer.x, layer.y, gid=layer.gid, linewidth=1.3, marker="o", markersize=1.6, mew=0, **look)
     axes.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
     ticks.steps(axes, points[-1].step)
     return colours

@@ -1,4 +1,4 @@
-"""The points of figures of sweeps and of lines, and what a page says about each when the pointer is on it.
+"""The points of sweeps, lines and alignment in figures, and what a page says about each when the pointer is on it.
 
 A figure and its texts are made of the same points, in the same order. The markers of a figure are in groups with names,
 which tell where a text belongs. Only what can be seen is a point.
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from widthwise.coordinates import AlignmentPoint
 from widthwise.fit import Curve, Estimate, Optimum, curves
-from widthwise.report.exhibits import AnyExhibit, Lines, Series, Transfers
+from widthwise.report.exhibits import AlignmentCurves, AnyExhibit, Lines, Series, Transfers
 from widthwise.study.fits import GroupFit
 
 HIGHEST = 1.35
@@ -80,8 +81,30 @@ def texts(exhibit: AnyExhibit) -> dict[str, tuple[str, ...]]:
                 for index, series in enumerate(one.series)
                 if of_line(exhibit, series)
             }
+        case AlignmentCurves():
+            return {
+                points.name: points.texts
+                for panel, run in enumerate(exhibit.panels.values())
+                for points in of_layers(panel, run).values()
+            }
         case _:
             return {}
+
+
+def of_layers(panel: int, run: Sequence[AlignmentPoint]) -> dict[str, Markers]:
+    """Return the alignment of each layer of a run, by its path, without layers that have no ratio, such as lookups."""
+    found: dict[str, Markers] = {}
+    for index, path in enumerate(run[0].layers):
+        known = [(point.step, point.layers[path]["ratio"]) for point in run]
+        known = [(step, ratio) for step, ratio in known if math.isfinite(ratio)]
+        if known:
+            found[path] = Markers(
+                name=line_name(panel, index),
+                x=tuple(max(step, 0.5) for step, _ in known),  # a place for step 0 on a logarithmic axis
+                y=tuple(ratio for _, ratio in known),
+                texts=tuple(f"{path}\nstep {step}, log alignment ratio {ratio:.3f}" for step, ratio in known),
+            )
+    return found
 
 
 def line_name(panel: int, index: int) -> str:
