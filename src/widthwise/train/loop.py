@@ -101,6 +101,8 @@ class _Record:
     @classmethod
     def read(cls, lanes: int, step: int, saved: Any) -> "_Record":
         """Read the record of a checkpoint; raise ValueError if it is something else."""
+        if not isinstance(saved, dict):
+            raise ValueError("its record is none of a training")
         try:
             record = cls(**saved)
             taken = [len(losses) for losses in record.losses]
