@@ -123,7 +123,7 @@ class Streamed:
     vocabulary: int
     rows: slice | None = None
     threads: int = 4
-    _open: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    _open: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
 
     @property
     def data(self) -> tuple[()]:
