@@ -11,9 +11,9 @@ import optax
 import pytest
 
 from widthwise.data import Synthetic
+from widthwise.models.attention import causal_attention, cudnn_takes, plain_attention
 from widthwise.models.cross_entropy import cross_entropy
 from widthwise.models.gelu import gelu
-from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
 from widthwise.sweeps.packs import Pack
 from widthwise.sweeps.requests import SweepData
 from widthwise.sweeps.worker import train_pack

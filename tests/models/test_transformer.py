@@ -22,7 +22,7 @@ from widthwise.models import (
     layout,
     prescribe,
 )
-from widthwise.models.transformer import causal_attention, cudnn_takes, plain_attention
+from widthwise.models.attention import causal_attention, cudnn_takes, plain_attention
 from widthwise.parameterize import find_roles, flax
 from widthwise.theory import ADAM, FULL, MEAN_FIELD, MUP, NTK, PARAMETERIZATIONS, STANDARD, Parameterization, solve
 from widthwise.trace.paths import named_leaves

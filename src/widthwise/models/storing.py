@@ -6,13 +6,19 @@ the same.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 
-REMATERIALIZATIONS = ("none", "activation", "block", "full")
-"""What the backward pass recomputes: nothing, the MLP's activation, all within a block, or the logits as well."""
+Rematerialization: TypeAlias = Literal["none", "activation", "block", "full"]
+"""What the backward pass recomputes: nothing, the MLP's activation, all within a block, or the logits as well.
+
+Where matrices are split over devices, what lies between products is recomputed in any case, so that the first two are
+one.
+"""
+
+REMATERIALIZATIONS: tuple[Rematerialization, ...] = get_args(Rematerialization)
 
 RECOMPUTING_WIDTH = 4096
 """From this width on, in half precision, the backward pass recomputes the MLP's activation instead of storing it.
@@ -36,7 +42,9 @@ def cast(part: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     return part.astype(dtype)
 
 
-def checkpointed(block: Callable[..., jax.Array], recomputes: str, whole: Whole) -> Callable[..., jax.Array]:
+def checkpointed(
+    block: Callable[..., jax.Array], recomputes: Rematerialization, whole: Whole
+) -> Callable[..., jax.Array]:
     """Return a block whose backward pass recomputes what was asked for.
 
     If matrices are gathered, it gathers them again, and stores only the results of products, since a loop over blocks
@@ -55,6 +63,6 @@ def _products(primitive: Any, *_: Any, **parameters: Any) -> bool:
     return "dot_product_attention" in primitive.name
 
 
-def usual(width: int, dtype: jnp.dtype) -> str:
+def usual(width: int, dtype: jnp.dtype) -> Rematerialization:
     """Return what is recomputed by default."""
     return "activation" if dtype.itemsize == 2 and width >= RECOMPUTING_WIDTH else "none"

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
+from widthwise.models.attention import causal_attention
 from widthwise.models.cross_entropy import cross_entropy, cross_entropy_in_slices
 from widthwise.models.gelu import gelu
-from widthwise.models.storing import REMATERIALIZATIONS, Whole, cast, checkpointed, usual
+from widthwise.models.storing import REMATERIALIZATIONS, Rematerialization, Whole, cast, checkpointed, usual
 from widthwise.parameterize import Axes, PyTree, Rule
 from widthwise.theory import Parameterization, Role
 
@@ -48,7 +49,7 @@ class Transformer:
     context: int = 512
     vocabulary: int = 32101
     dtype: str = "float32"
-    remat: str | None = None
+    remat: Rematerialization | None = None
     for_gpu: bool | None = None
 
     def __post_init__(self) -> None:
@@ -78,7 +79,7 @@ class Transformer:
         return ("/attention/out/kernel", "/mlp/down/kernel")
 
     @property
-    def recomputes(self) -> str:
+    def recomputes(self) -> Rematerialization:
         """What the backward pass recomputes."""
         return usual(self.width, jnp.dtype(self.dtype)) if self.remat is None else self.remat
 
@@ -203,7 +204,7 @@ def _apply(
     *,
     graph: Any,
     batch: int,
-    recomputes: str,
+    recomputes: Rematerialization,
     whole: Whole,
 ) -> jax.Array:
     """Apply a block. As a jitted function it is traced, differentiated and lowered once for all blocks."""
@@ -245,43 +246,6 @@ class _MLP(nnx.Module):
         if self.recomputes == "activation" and whole is cast:  # otherwise `checkpointed` does it
             rest = jax.checkpoint(rest)
         return rest(x @ _kernel(self.up, x.dtype, whole))
-
-
-def causal_attention(
-    query: Float[Array, "batch time heads dim"],
-    key: Float[Array, "batch time heads dim"],
-    value: Float[Array, "batch time heads dim"],
-    *,
-    on_gpu: bool = False,
-) -> Float[Array, "batch time heads dim"]:
-    """Causal attention with an already scaled query.
-
-    Uses the cuDNN kernel on a GPU in half precision if it supports the shape, otherwise plain matrix products.
-    """
-    if on_gpu and cudnn_takes(query.shape, query.dtype):
-        return jax.nn.dot_product_attention(query, key, value, scale=1.0, is_causal=True, implementation="cudnn")
-    return plain_attention(query, key, value)
-
-
-def cudnn_takes(shape: tuple[int, ...], dtype: jnp.dtype) -> bool:
-    """Return whether the cuDNN kernel has a backward pass for this shape: half precision, an even sequence length."""
-    _, time, _, dim = shape
-    return dtype in (jnp.bfloat16, jnp.float16) and time % 2 == 0 and dim % 8 == 0 and dim <= 128
-
-
-def plain_attention(
-    query: Float[Array, "batch time heads dim"],
-    key: Float[Array, "batch time heads dim"],
-    value: Float[Array, "batch time heads dim"],
-) -> Float[Array, "batch time heads dim"]:
-    """Causal attention with two batched matrix products and a softmax in float32."""
-    query, key, value = (x.transpose(0, 2, 1, 3) for x in (query, key, value))
-    wide = jnp.promote_types(query.dtype, jnp.float32)
-    logits = jnp.matmul(query, key.transpose(0, 1, 3, 2), preferred_element_type=wide)
-    time = query.shape[2]
-    seen = jnp.tril(jnp.ones((time, time), bool))
-    weights = jax.nn.softmax(jnp.where(seen, logits, jnp.finfo(wide).min), axis=-1).astype(value.dtype)
-    return jnp.matmul(weights, value).transpose(0, 2, 1, 3)
 
 
 def _kernel(layer: nnx.Linear, dtype: Any, whole: Whole, scale: jax.Array | float | None = None) -> jax.Array:
