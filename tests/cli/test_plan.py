@@ -85,7 +85,7 @@ def test_the_fewest_devices_are_found_and_then_the_least_to_compute_again(capsys
     tried = [(one["devices"], one["remat"]) for one in found["tried"]]
     assert tried == [
         *((1, remat) for remat in ("none", "activation", "block")),
-        *((devices, remat) for devices in (2, 4, 8) for remat in ("none", "block")),
+        *((devices, remat) for devices in (2, 4, 8) for remat in ("activation", "block")),
     ]
     assert (found["cost"]["devices"], found["cost"]["remat"]) == (8, "block")
 
@@ -94,9 +94,43 @@ def test_the_fewest_devices_are_found_and_then_the_least_to_compute_again(capsys
 def test_what_is_given_is_not_changed(capsys):
     _, found = planned(capsys, "--width", "2048", "--memory", "80G", "--devices", "4")
     assert {one["devices"] for one in found["tried"]} == {4}
-    _, found = planned(capsys, "--width", "2048", "--memory", "40G", "--remat", "none")
-    assert {one["remat"] for one in found["tried"]} == {"none"}
-    assert found["cost"]["devices"] == 2
+    _, found = planned(capsys, "--width", "2048", "--memory", "30G", "--remat", "block")
+    assert [(one["devices"], one["remat"]) for one in found["tried"]] == [(1, "block"), (2, "block")]
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_any_number_of_devices_may_share_a_batch_that_it_divides(capsys):
+    code, found = planned(capsys, "--width", "1024", "--batch", "255", "--memory", "2G")
+    assert [*dict.fromkeys(one["devices"] for one in found["tried"])] == [1, 3, 5, 15, 17, 51, 85, 255]
+    assert (code, found["fits"]) == (1, False)  # none of them divides the width, so none has only a part of a matrix
+
+
+def test_matrices_that_no_number_of_devices_divides_are_whole_on_each(capsys):
+    options = "--width 256 --blocks 2 --vocabulary 64 --context 32 --batch 6 --devices 3"
+    assert main(["plan", *options.split()]) == 0
+    assert "matrices are whole on every device: 3 does not divide the width" in capsys.readouterr().out
+    _, found = planned(capsys, *options.split())
+    cost = found["cost"]
+    assert cost["parameter_bytes"] == pytest.approx(4 * found["parameters"]["total"], rel=0.01)
+    state = cost["parameter_bytes"] + cost["optimizer_bytes"]
+    assert cost["compiled_argument_bytes"] == pytest.approx(state, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--remat", "block"], "expected --devices or --memory"),
+        (["--gpu", "a100"], "expected --devices or --memory"),
+        (["--memory", "100G", "--gpu", "a100"], "expected at most the 85.10 GB of one a100"),
+        (["--memory", "80"], "is a unit missing"),
+        (["--memory", "80G", "--devices", "3"], "expected a multiple of the 3 devices"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(capsys, options: list[str], named: str):
+    assert main(["plan", "--width", "256", *options]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert named in err
 
 
 @pytest.mark.usefixtures("without_compiler")
@@ -104,9 +138,10 @@ def test_what_does_not_fit_is_said(capsys):
     assert main(["plan", "--width", "16384", "--memory", "20G"]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("It does not fit. On each of 256 devices there are, estimated: gradients 1")
+    assert last.endswith("and no more can share a batch of 256.")
 
 
-@pytest.mark.parametrize(("text", "size"), [("80G", 80e9), ("1.5 GiB", 1.5 * 2**30), ("1000000", 1e6), ("2tb", 2e12)])
+@pytest.mark.parametrize(("text", "size"), [("80G", 80e9), ("1.5 GiB", 1.5 * 2**30), ("1000000", 1e6), ("0.1tb", 1e11)])
 @pytest.mark.usefixtures("without_compiler")
 def test_sizes_are_read(capsys, text: str, size: float):
     _, found = planned(capsys, "--width", "128", "--memory", text, "--devices", "256")
@@ -114,7 +149,7 @@ def test_sizes_are_read(capsys, text: str, size: float):
     assert found["fits"] == (taken < size)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "80X", "0", "nan", "1e9", "80 G G"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "80X", "0", "nan", "1e", "80 G G"])
 def test_other_sizes_are_refused_in_one_line(capsys, text: str):
     assert main(["plan", "--width", "128", "--memory", text]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -84,12 +84,12 @@ def test_streamed_batches_equal_resident_ones_also_after_a_jump(corpus: Corpus):
 
 
 def test_processes_read_their_own_rows_of_the_same_batches(corpus: Corpus):
-    whole = training_batches(corpus, context=16, batch=8, seed=3)
-    parts = [
-        Streamed(whole.tokens, whole.order, 16, 257, rows=slice(4 * process, 4 * process + 4)) for process in (0, 1)
-    ]
-    together = np.concatenate([steps(part, 2, 3) for part in parts], axis=1)
-    np.testing.assert_array_equal(together, steps(whole, 2, 3))
+    whole = training_batches(corpus, context=16, batch=8, seed=3, resident_up_to=0)
+    assert isinstance(whole, Streamed)
+    first = steps(whole, 0, 2)
+    parts = [replace(whole, rows=slice(4 * process, 4 * process + 4)) for process in (0, 1)]
+    together = np.concatenate([np.concatenate([steps(part, 0, 2), steps(part, 2, 3)]) for part in parts], axis=1)
+    np.testing.assert_array_equal(together, np.concatenate([first, steps(whole, 2, 3)]))  # which goes on where it was
 
 
 def test_evaluation_pieces_cover_documents_without_crossing_them(corpus: Corpus):

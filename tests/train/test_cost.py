@@ -41,9 +41,10 @@ with open(Path(__file__).with_name("compiler-memory.csv")) as file:
 
 @pytest.mark.parametrize("row", COMPILED, ids=lambda row: "-".join([*row.values()][:-2]))
 def test_the_estimate_is_close_to_what_the_compiler_for_gpus_says(row: dict[str, str]):
-    sizes = {name: int(row[name]) for name in ("width", "blocks", "context", "vocabulary")}
+    sizes = {name: int(row[name]) for name in ("width", "head_dim", "blocks", "context", "vocabulary")}
     model = Transformer(**sizes, dtype="bfloat16", remat=row["remat"])
-    estimated = sum(temporary_bytes(model, int(row["batch"]), devices=int(row["devices"])).values())
+    batch, devices, optimizer = int(row["batch"]), int(row["devices"]), OPTIMIZERS[row["optimizer"]]
+    estimated = sum(temporary_bytes(model, batch, optimizer, devices=devices).values())
     assert estimated == pytest.approx(int(row["temporaries"]), rel=0.25)
 
 

@@ -14,7 +14,7 @@ from tests.train.runs import LANGUAGE, MODEL, lane, program
 from widthwise.data import Order, Streamed
 from widthwise.theory import PARAMETERIZATIONS
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
-from widthwise.train.lanes import _chunk
+from widthwise.train.lanes import take_steps
 from widthwise.train.program import DIVERGED
 
 EVALUATION = LANGUAGE.held_out(2)
@@ -60,13 +60,13 @@ def test_lanes_equal_single_runs(side_by_side: bool):
 
 def test_all_parameterizations_and_other_data_share_one_compilation(monkeypatch):
     begun: dict = {}
-    monkeypatch.setattr(_chunk, "_begun", begun)
-    before = _chunk.jitted._cache_size()
+    monkeypatch.setattr(take_steps, "_begun", begun)
+    before = take_steps.jitted._cache_size()
     for seed, name in enumerate(PARAMETERIZATIONS):
         spec = replace(SPEC, parameterization=name, learning_rate=1e-2 / (seed + 1), seed=seed)
         run = resolve(spec, vocabulary=8, data={})
         train(Lanes(run.program, [run.lane], replace(LANGUAGE, seed=seed), side_by_side=False), EVALUATION)
-    assert (len(begun), _chunk.jitted._cache_size()) == (1, before)
+    assert (len(begun), take_steps.jitted._cache_size()) == (1, before)
 
 
 def test_streamed_data_starts_over_for_its_shape_alone(monkeypatch):

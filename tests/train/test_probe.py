@@ -10,7 +10,7 @@ import pytest
 from tests.train.runs import LANGUAGE, MODEL, lane, program
 from widthwise.measure import Probe, log_spaced, measure
 from widthwise.train import Checkpoints, Lanes, Result, State, make_mesh, train
-from widthwise.train.lanes import _chunk, _evaluate, _measure
+from widthwise.train.lanes import _evaluate, _measure, take_steps
 
 EVALUATION = LANGUAGE.held_out(1)
 TOKENS = EVALUATION.tokens[0][:, :-1]
@@ -73,7 +73,7 @@ def test_measuring_leaves_training_as_it_is():
 
 def test_all_that_measuring_needs_is_compiled_ahead_and_nothing_else(monkeypatch):
     """40 steps, 17 at a time: the last chunk is cut, and with a probe at steps 1, 2, 4, 8, 16, 32 and 40 all are."""
-    compiled = (_chunk, _measure, _evaluate)
+    compiled = (take_steps, _measure, _evaluate)
     for each in compiled:
         monkeypatch.setattr(each, "_begun", {})
 

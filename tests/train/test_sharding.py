@@ -71,6 +71,16 @@ def test_a_checkpoint_goes_on_on_another_number_of_devices(tmp_path: Path):
     np.testing.assert_allclose(resumed, whole, rtol=1e-4)
 
 
+def test_batches_that_the_devices_cannot_share_are_refused():
+    lanes = Lanes(program(), [lane()], LANGUAGE, side_by_side=False, mesh=make_mesh(fsdp=4))
+    states, uneven = lanes.start(), replace(LANGUAGE, batch=6)
+    with pytest.raises(ValueError, match="a batch of 6 sequences: expected a multiple of the 4 devices"):
+        lanes.evaluate(states, uneven.held_out(1))
+    lanes = Lanes(program(), [lane()], uneven, side_by_side=False, mesh=make_mesh(fsdp=4))
+    with pytest.raises(ValueError, match="a batch of 6 sequences: expected a multiple of the 4 devices"):
+        lanes.chunk(states, 0, 1)
+
+
 def test_a_mesh_larger_than_the_machine_is_refused():
     with pytest.raises(ValueError, match="a mesh of 4 lanes × 4 devices each: there are 8 devices"):
         make_mesh(lanes=4, fsdp=4)

@@ -75,15 +75,19 @@ def positive(metavar: str) -> PrimitiveConstructorSpec[float]:
     return read_by(metavar, read)
 
 
-def size(metavar: str) -> PrimitiveConstructorSpec[float]:
+def size(metavar: str, *, least: int = 1) -> PrimitiveConstructorSpec[float]:
     """Accept a number of bytes, also with a unit: 80G or 80GB (10⁹), 80GiB (2³⁰)."""
 
     def read(text: str) -> float:
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*(?:([kmgt])(i?)b?|b)?", text.strip(), re.IGNORECASE | re.ASCII)
+        written = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]{1,2})?)\s*(?:([kmgt])(i?)b?|b)?"
+        found = re.fullmatch(written, text.strip(), re.IGNORECASE | re.ASCII)
         if found is None or not float(found[1]):
             raise ValueError(f"{text!r} is not a number of bytes, such as 80G or 80GiB")
         power = " kmgt".index((found[2] or " ").lower())
-        return float(found[1]) * (1024 if found[3] else 1000) ** power
+        value = float(found[1]) * (1024 if found[3] else 1000) ** power
+        if value < least:
+            raise ValueError(f"{text!r} is less than {least:,} bytes: is a unit missing, such as the G of 80G?")
+        return value
 
     return read_by(metavar, read)
 

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from widthwise.cli.arguments import count, named, size, unset
 from widthwise.cli.output import duration, table
 from widthwise.cli.running import StatusLine
 from widthwise.models import compute_optimal_steps, count_parameters
+from widthwise.models.storing import Rematerialization
 from widthwise.optim import OPTIMIZERS, Optimizer
 from widthwise.train import Run, Spec, resolve
 from widthwise.train.elsewhere import Target, mocked, simulated
@@ -18,11 +19,14 @@ from widthwise.train.gpus import GPUS, Gpu, gpu_here
 MOST_DEVICES = 1024
 DOES_NOT_FIT = 1
 
-_AGAIN = {
+JAX_TAKES = 0.75
+"""How much of a GPU's memory JAX takes, unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise."""
+
+_AGAIN: dict[Rematerialization, str] = {
     "none": "nothing",
-    "activation": "the MLP's activation",
-    "block": "all within a block",
-    "full": "all within a block, and the logits",
+    "activation": "activations",
+    "block": "whole blocks",
+    "full": "whole blocks and the logits",
 }
 """What the backward pass computes again, in words."""
 
@@ -52,9 +56,9 @@ class PlanCommand:
     """The optimizer, which decides the size of the optimizer state."""
     devices: Annotated[int | None, count("N", least=1, most=MOST_DEVICES), unset("none")] = None
     """Also compile a step split over this many GPUs, and show what it takes."""
-    memory: Annotated[float | None, size("BYTES"), unset("no limit")] = None
+    memory: Annotated[float | None, size("BYTES", least=10**6), unset("no limit")] = None
     """What each GPU has for training, such as 80G: find the fewest GPUs, and the settings, with which it is enough."""
-    remat: Annotated[Literal["none", "activation", "block", "full"] | None, unset("by --memory, or by width")] = None
+    remat: Annotated[Rematerialization | None, unset("by --memory, or by width")] = None
     """What the backward pass computes again to save memory, as in `widthwise train`."""
     gpu: Annotated[Gpu | None, named(GPUS), unset("that of this machine, or h200")] = None
     """The kind of GPU."""
@@ -64,6 +68,7 @@ class PlanCommand:
     def run(self) -> int:
         """Print the counts, and what training takes if --devices or --memory is given."""
         gpu = self.gpu or gpu_here() or GPUS["h200"]
+        self._check(gpu)
         devices = self._numbers_of_devices()
         # Before JAX looks for devices. A CPU's compiler cannot tell what fits a GPU.
         compiler = mocked(gpu) if devices else None
@@ -90,8 +95,8 @@ class PlanCommand:
                 fits = found[-1].bytes <= self.memory
                 values |= {"fits": fits, "tried": [_to_json(one, compiler, gpu) for one in found]}
                 lines += ["", _tabulate(found, self.memory)]
-            described = _describe(found[-1], compiler, gpu, optimizer=self.optimizer.name)
-            lines += ["", *(described if fits else [_what_does_not_fit(found[-1])])]
+            described = _describe(found[-1], compiler, gpu, optimizer=self.optimizer.name, width=self.width)
+            lines += ["", *(described if fits else [_what_does_not_fit(found[-1], self.batch)])]
         print(json.dumps(values, indent=2) if self.json else "\n".join(lines))
         return 0 if fits else DOES_NOT_FIT
 
@@ -111,21 +116,29 @@ class PlanCommand:
         steps = self.steps or compute_optimal_steps(spec.transformer(self.vocabulary), batch=self.batch)
         return resolve(replace(spec, steps=steps), vocabulary=self.vocabulary, data={})
 
+    def _check(self, gpu: Gpu) -> None:
+        if self.devices is None and self.memory is None and (self.remat or self.gpu) is not None:
+            raise ValueError("--remat and --gpu are for what training takes: expected --devices or --memory with them")
+        if self.memory is not None and self.memory > gpu.memory:
+            raise ValueError(
+                f"memory is {_gigabytes(self.memory)}: expected at most the {_gigabytes(gpu.memory)} of one {gpu.name}"
+            )
+
     def _numbers_of_devices(self) -> list[int]:
-        """Return the numbers of devices to try; none without a reason to compile."""
+        """Return the numbers of devices to try, those that can share a batch; none without a reason to compile."""
         if self.devices is not None:
-            if self.batch % self.devices:
+            if self.batch % self.devices:  # before others are simulated
                 raise ValueError(f"batch is {self.batch}: expected a multiple of the {self.devices} devices")
             return [self.devices]
-        powers = [2**k for k in range(MOST_DEVICES.bit_length())]
-        return [] if self.memory is None else [number for number in powers if self.batch % number == 0]
+        most = 0 if self.memory is None else min(self.batch, MOST_DEVICES)
+        return [number for number in range(1, most + 1) if self.batch % number == 0]
 
     def _attempts(self, run: Run, compiler: Target | None, devices: Sequence[int]) -> list[Attempt]:
         """Return what was tried; the last one is what to do."""
         status = StatusLine()
 
-        def compiling(devices: int, remat: str | None) -> None:
-            again = "" if remat is None else f", computing {_AGAIN[remat]} again"
+        def compiling(devices: int, remat: Rematerialization | None) -> None:
+            again = "" if remat is None else f", with {_AGAIN[remat]} computed again"
             status.say(f"compiling for {compiler and compiler.several(devices)}{again} ...")
 
         if self.memory is None:
@@ -166,25 +179,30 @@ def _tabulate(found: Sequence[Attempt], memory: float) -> str:
     return table(headings, rows, right=(0, 2, 3))
 
 
-def _what_does_not_fit(last: Attempt) -> str:
+def _what_does_not_fit(last: Attempt, batch: int) -> str:
     cost = last.cost
     state = {"parameters": cost.parameter_bytes, "optimizer state": cost.optimizer_bytes}
     parts = sorted({**state, **cost.temporary_bytes}.items(), key=lambda part: -part[1])
     named = ", ".join(f"{name} {_gigabytes(value)}" for name, value in parts if value)
-    return f"It does not fit. On each of {cost.devices} devices there are, estimated: {named}."
+    most = f", and no more can share a batch of {batch}" if cost.devices == batch else ""
+    return f"It does not fit. On {_each_of(cost.devices)} there are, estimated: {named}{most}."
 
 
-def _describe(found: Attempt, compiler: Target | None, gpu: Gpu, *, optimizer: str) -> list[str]:
+def _each_of(devices: int) -> str:
+    return "one device" if devices == 1 else f"each of {devices} devices"
+
+
+def _describe(found: Attempt, compiler: Target | None, gpu: Gpu, *, optimizer: str, width: int) -> list[str]:
     cost, compiled = found.cost, found.compiled
     state, temporary = cost.parameter_bytes + cost.optimizer_bytes, sum(cost.temporary_bytes.values())
 
     def line(name: str, estimated: int, by_compiler: int | None = None) -> str:
         return f"  {name:26}{_gigabytes(estimated):>18}" + ("" if not by_compiler else f"{_gigabytes(by_compiler):>14}")
 
-    hours = cost.seconds_at(gpu.flops) / 3600
+    hours, whole = cost.seconds_at(gpu.flops) / 3600, width % cost.devices
     again = f", of which {cost.computed_again:.3g} are computed again" if cost.computed_again else ""
     return [
-        f"on each of {cost.devices} devices, with {_AGAIN[cost.remat]} computed again"
+        f"on {_each_of(cost.devices)}, with {_AGAIN[cost.remat]} computed again"
         f" (train with --fsdp {cost.devices} --remat {cost.remat}):",
         f"  {'':26}{'estimated':>18}" + ("" if compiled is None else f"{'compiled':>14}"),
         line("parameters", cost.parameter_bytes),
@@ -194,6 +212,7 @@ def _describe(found: Attempt, compiler: Target | None, gpu: Gpu, *, optimizer: s
         line("temporaries of a step", temporary, compiled and compiled.temporaries),
         line("in all", cost.bytes, compiled and compiled.total),
         _by_whom(compiler, gpu, cost.devices),
+        *([f"matrices are whole on every device: {cost.devices} does not divide the width"] if whole else []),
         "",
         "in total:",
         f"  FLOPs of a step           {cost.flops_per_step + cost.computed_again:>18.3g}   estimated{again}",
@@ -206,10 +225,10 @@ def _describe(found: Attempt, compiler: Target | None, gpu: Gpu, *, optimizer: s
 def _by_whom(compiler: Target | None, gpu: Gpu, devices: int) -> str:
     """Say whose numbers these are, and what they are to be compared with."""
     if compiler is not None and compiler.gpu is not None:
-        room = f"{gpu.model} has {_gigabytes(gpu.memory)}, of which JAX by default takes three quarters"
-        return f"compiled for {compiler.several(devices)}; {room}"
-    asking = "pip install 'widthwise[cuda]' to ask the compiler for GPUs, which needs none"
-    return f"{asking}" if compiler is None else f"compiled for {compiler.several(devices)}, unlike GPUs; {asking}"
+        takes = f"of the {_gigabytes(gpu.memory)} of each, JAX takes {_gigabytes(JAX_TAKES * gpu.memory)} by default"
+        return f"compiled for {compiler.several(devices)}; {takes}"
+    asking = "to compile for GPUs without having any: pip install 'widthwise[cuda]'"
+    return asking if compiler is None else f"compiled for {compiler.several(devices)}, unlike GPUs; {asking}"
 
 
 def _gigabytes(value: float) -> str:

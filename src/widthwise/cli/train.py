@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 import tyro
@@ -19,6 +19,7 @@ from widthwise.cli.output import table
 from widthwise.cli.paths import check_folder
 from widthwise.cli.running import SavedAndStopped, StatusLine
 from widthwise.cli.runs import naming, open_data, read_result, train_in, write_result
+from widthwise.models.storing import Rematerialization
 from widthwise.train import Inputs, Lanes, Result, Run, Spec, make_mesh, resolve
 from widthwise.train.logs import Logs
 
@@ -46,7 +47,7 @@ class TrainCommand:
     """Also save a checkpoint every so many steps."""
     fsdp: int = 1
     """Number of devices over which the parameters, optimizer state and batch of each run are split."""
-    remat: Annotated[Literal["none", "activation", "block", "full"] | None, unset("by width")] = None
+    remat: Annotated[Rematerialization | None, unset("by width")] = None
     """What is computed again to save memory: nothing, the MLP's activation, all of a block, or the logits as well."""
     coordinator: str | None = None
     """On several hosts: host:port of the first. Each host runs this command with its own --process."""
@@ -74,6 +75,8 @@ class TrainCommand:
             specs = [replace(self.spec, learning_rate=rate) for rate in rates]
             runs = [resolve(spec, vocabulary=inputs.batches.vocabulary, data=inputs.fingerprint) for spec in specs]
             folder = self.out / _name(runs)
+            if self.spec.width % self.fsdp and self.process == 0:
+                status.say(f"matrices stay whole on every device: --fsdp {self.fsdp} does not divide the width")
             results = read_result(folder / "results.json", lambda values: _matching(values, runs))
             if results is None:
                 with naming(folder):
@@ -104,8 +107,9 @@ class TrainCommand:
         if self.fsdp == 1 and self.processes == 1:
             return None
         lanes = jax.device_count() // self.fsdp if self.side_by_side else 1
-        if self.processes > 1 and lanes * self.fsdp != jax.device_count():
-            raise ValueError(f"fsdp is {self.fsdp}: expected {jax.device_count()}, all devices of all processes")
+        if self.processes > 1 and lanes * self.fsdp != (count := jax.device_count()):
+            expected = f"a number that divides {count}" if self.side_by_side else str(count)
+            raise ValueError(f"fsdp is {self.fsdp}: expected {expected}, the devices of all processes together")
         return make_mesh(lanes=lanes, fsdp=self.fsdp)
 
     def _train(

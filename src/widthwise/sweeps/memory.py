@@ -2,6 +2,7 @@
 
 import jax
 
+from widthwise.models import count_parameters
 from widthwise.sweeps.executors import Tell
 from widthwise.sweeps.packs import Pack
 from widthwise.sweeps.worker import resolved
@@ -34,7 +35,8 @@ def lanes_that_fit(pack: Pack, tell: Tell) -> int:
     if limit is None:
         return 1  # a CPU, where runs train one after another anyway
     model, batch = run.program.model, run.spec.batch
-    one = sum(temporary_bytes(model, batch).values()) + state_bytes(model, run.program.optimizer)
+    state = state_bytes(model, run.program.optimizer) - 4 * count_parameters(model).total  # without gradients
+    one = state + sum(temporary_bytes(model, batch).values())
     if (roomy := int(MEMORY_SHARE * limit // (2 * one))) >= MOST_LANES:
         return roomy
     few = [Lanes(run.program, [run.lane] * count, inputs.batches) for count in (2, 4)]

@@ -57,6 +57,10 @@ class Compiled:
         """Call the function."""
         return self.jitted(*args, **static)
 
+    def lower(self, *args: Any, **static: Any) -> Any:
+        """Trace the function for arguments of these shapes, which says on which devices they are."""
+        return self._plain.lower(*args, **static)
+
     def begin(self, *args: Any, soon: bool = False, **static: Any) -> Future[Any]:
         """Start compiling in the background, unless that was started before.
 
@@ -73,7 +77,7 @@ class Compiled:
         key = structure, tuple(map(shaped_abstractify, leaves)), tuple(sorted(static.items())), settings, soon
         begun = self._begun.get(key)
         if begun is None or (begun.done() and begun.exception() is not None):  # there may be memory the second time
-            lowered = self._plain.lower(*args, **static)  # pure Python, which threads do not speed up
+            lowered = self.lower(*args, **static)  # pure Python, which threads do not speed up
             self._begun[key] = _threads.submit(_compile, lowered, soon)
         return self._begun[key]
 

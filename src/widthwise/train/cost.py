@@ -4,18 +4,23 @@ FLOPs, parameters and optimizer state are counted. What else a step needs is est
 when most is.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
 from widthwise.models import Transformer, count_parameters
+from widthwise.models.attention import cudnn_takes
 from widthwise.models.cross_entropy import SLICE
+from widthwise.models.storing import Rematerialization
 from widthwise.optim import Optimizer
 from widthwise.optim.muon import LARGEST_BATCH, orthogonalization_flops
 from widthwise.parameterize import PyTree
 from widthwise.train.gpus import GPUS
 from widthwise.train.program import Lane, Program
+from widthwise.train.sharding import split_axis
 
 _STATE_BYTES = 16
 """Bytes per parameter during training: the parameter, its gradient, and Adam's two moments, in float32."""
@@ -43,7 +48,7 @@ class Cost:
     """
 
     devices: int
-    remat: str
+    remat: Rematerialization
     parameter_bytes: int
     optimizer_bytes: int
     temporary_bytes: dict[str, int]
@@ -70,10 +75,10 @@ def estimate(program: Program, lane: Lane, *, batch: int, devices: int) -> Cost:
     shapes = jax.eval_shape(program.start, lane)
     return Cost(
         devices=devices,
-        remat=model.recomputes,
-        parameter_bytes=_bytes(shapes.params) // devices,
-        optimizer_bytes=_bytes(shapes.optimizer) // devices,
-        temporary_bytes=temporary_bytes(model, batch, devices=devices),
+        remat="activation" if devices > 1 and model.recomputes == "none" else model.recomputes,
+        parameter_bytes=_bytes(shapes.params, devices),
+        optimizer_bytes=_bytes(shapes.optimizer, devices),
+        temporary_bytes=temporary_bytes(model, batch, program.optimizer, devices=devices),
         flops_per_step=flops_per_step(model, batch, program.optimizer),
         computed_again=_again(model, batch),
         steps=program.steps,
@@ -107,43 +112,65 @@ def state_bytes(model: Transformer, optimizer: Optimizer) -> int:
     total = _STATE_BYTES * count_parameters(model).total
     if not optimizer.orthogonalizes:
         return total
-    hidden = 12 * model.blocks * model.width**2
-    batch = min(max(LARGEST_BATCH, 4 * model.width**2), hidden)
-    return total - 4 * hidden + 4 * batch * (2 if model.dtype == "bfloat16" else 4)
+    return total - 48 * model.blocks * model.width**2 + _orthogonalization_bytes(model)
 
 
-def temporary_bytes(model: Transformer, batch: int, *, devices: int = 1) -> dict[str, int]:
+def _orthogonalization_bytes(model: Transformer) -> int:
+    batch = min(max(LARGEST_BATCH, 4 * model.width**2), 12 * model.blocks * model.width**2)
+    return 4 * batch * (2 if model.dtype == "bfloat16" else 4)
+
+
+def temporary_bytes(
+    model: Transformer, batch: int, optimizer: Optimizer | None = None, *, devices: int = 1
+) -> dict[str, int]:
     """Estimate what a step needs on each device besides parameters and optimizer state, by what it is.
 
-    Most is needed while the loss is computed, or while the backward pass is in a block. The factors are those at which
-    XLA's compiler for GPUs arrives in bfloat16.
+    Most is needed while the loss is computed, while the backward pass is in a block, or by Muon. The factors are those
+    at which XLA's compiler for GPUs arrives in bfloat16.
     """
     width, blocks, vocabulary = model.width, model.blocks, model.vocabulary
-    size, split = jnp.dtype(model.dtype).itemsize, devices > 1
+    several, size = devices > 1, jnp.dtype(model.dtype).itemsize
+    hidden, tables = [(width, width)] * 4 + [(width, 4 * width)] * 2, [(width, vocabulary), (vocabulary, width)]
+
+    def part(shapes: Sequence[tuple[int, int]]) -> int:
+        return sum(math.prod(shape) // (devices if split_axis(shape, devices) is not None else 1) for shape in shapes)
+
+    def gathered(shapes: Sequence[tuple[int, int]]) -> int:
+        return sum(math.prod(shape) for shape in shapes if split_axis(shape, devices) is not None)
+
     tokens = batch * model.context // devices
-    row, block, readout = size * tokens * width, 12 * width**2, vocabulary * width
-    sliced = min(tokens, SLICE) if model.recomputes == "full" else tokens
-    kept = row * blocks * _kept(model.recomputes, split=split)
+    row, sliced = size * tokens * width, min(tokens, SLICE) if model.recomputes == "full" else tokens
+    weights = 0  # of plain attention, which has one for each pair of tokens
+    if not cudnn_takes((1, model.context, 1, model.head_dim), jnp.dtype(model.dtype)):
+        weights = tokens * model.heads * model.context
+    keeps_all = not several and model.recomputes in ("none", "activation")
+    kept = blocks * (row * _kept(model.recomputes, several=several) + (6 * weights if keeps_all else 0))
     loss = {
         "activations": kept + 5 * row,
         "logits and their gradient": 2 * size * sliced * vocabulary,
-        "gathered weights": size * readout if split else 0,
-        "gradients": 4 * readout,
+        "gathered weights": size * gathered(tables[:1]),
+        "gradients": 4 * width * vocabulary * (3 if sliced < tokens else 1),  # a loop over slices carries their sum
     }
-    # Where matrices are split, gradients are whole until they have been summed over devices.
+    # Gradients of split matrices are whole until they have been summed over the devices, and a loop over blocks has the
+    # parts of all of them in one array.
+    parts = 4 * (blocks * part(hidden) + part(tables))
     backward = {
-        "activations": (kept if split or model.recomputes in ("block", "full") else 0) + 20 * row,
-        "gathered weights": size * block + 4 * blocks * block // devices if split else 0,
-        "gradients": 4 * count_parameters(model).total // devices + (4 * (block + readout) if split else 0),
+        "activations": (0 if keeps_all else kept) + (24 if several else 20) * row + 12 * weights,
+        "gathered weights": size * gathered(hidden) + (4 * blocks * part(hidden) if several else 0),
+        "gradients": parts + 4 * (gathered(hidden) + gathered(tables[:1])),
     }
-    return max(loss, backward, key=lambda parts: sum(parts.values()))
+    moments = [loss, backward]
+    if optimizer is not None and optimizer.orthogonalizes:
+        matrices = size * blocks * part(hidden) + _orthogonalization_bytes(model)
+        moments.append({"orthogonalized matrices": matrices, "gradients": parts})
+    return max(moments, key=lambda one: sum(one.values()))
 
 
-def _kept(recomputes: str, *, split: bool) -> int:
+def _kept(recomputes: Rematerialization, *, several: bool) -> int:
     """Return how many numbers of each token a block stores, over the width."""
     if recomputes in ("block", "full"):
         return 1
-    return 11 if split else 12 if recomputes == "activation" else 16
+    return 11 if several else 12 if recomputes == "activation" else 16
 
 
 def _again(model: Transformer, batch: int) -> float:
@@ -154,5 +181,9 @@ def _again(model: Transformer, batch: int) -> float:
     return (flops_per_step(model, batch) - (readout if model.recomputes == "block" else 0)) / 3
 
 
-def _bytes(tree: PyTree) -> int:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+def _bytes(tree: PyTree, devices: int) -> int:
+    """Return the bytes of a tree on each device; what does not divide is whole on all of them."""
+    return sum(
+        x.size * x.dtype.itemsize // (1 if split_axis(x.shape, devices) is None else devices)
+        for x in jax.tree.leaves(tree)
+    )

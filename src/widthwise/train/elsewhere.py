@@ -1,4 +1,4 @@
-"""What a step takes on devices that are not here: it is compiled for them, and never run.
+"""What training takes on devices that are not here: a chunk of steps is compiled for them, and never run.
 
 Where JAX's CUDA plugin is installed, XLA compiles for GPUs that it is only told about: it takes neither a GPU nor a
 driver. It cannot time kernels then, and takes its default for each. Elsewhere the devices are simulated on the CPU,
@@ -17,18 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
+from widthwise.data.batches import AsRead
 from widthwise.parameterize import PyTree
 from widthwise.train.compiling import FOR_GPUS
 from widthwise.train.gpus import Gpu
-from widthwise.train.program import Lane, Program, State
+from widthwise.train.lanes import Setup, take_steps
+from widthwise.train.program import Lane, Program
 from widthwise.train.sharding import Placement
 
 PER_HOST = 8
+STEPS = 20
+"""Steps of a chunk, as `widthwise train` takes them by default."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory that a step takes on each device, in bytes, by the compiler.
+    """The memory that training takes on each device, in bytes, by the compiler.
 
     Attributes:
         arguments: Parameters, optimizer state and a batch.
@@ -40,7 +44,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it; the new state takes the place of the old one."""
+        """All of it."""
         return self.arguments + self.temporaries
 
 
@@ -60,7 +64,7 @@ class Target:
         return f"{count} {name}{'' if count == 1 else 's'}"
 
     def memory(self, program: Program, lane: Lane, *, batch: int, devices: int) -> Memory:
-        """Compile a step that is split over so many devices, and return what it takes on each."""
+        """Compile a chunk of steps that is split over so many devices, and return what it takes on each."""
         found = jax.devices()[:devices] if self.gpu is None else _mocked(self.gpu, devices)
         program = replace(program, model=replace(program.model, for_gpu=self.gpu is not None))
         options = None if self.gpu is None else FOR_GPUS
@@ -73,7 +77,8 @@ def mocked(gpu: Gpu) -> Target | None:
     To be called before JAX first looks for devices, so that GPUs in this machine are left alone.
     """
     jax.config.update("jax_platforms", "cpu")
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # of a lack of memory the result will tell
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "1":  # JAX's default
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # of a lack of memory the result will tell
     if importlib.util.find_spec("jax_plugins") is None:
         return None
     installed = any(importlib.util.find_spec(f"jax_plugins.xla_cuda{version}") for version in (12, 13))
@@ -91,7 +96,6 @@ def simulated(count: int) -> Target:
 
 def _memory(program: Program, lane: Lane, batch: int, devices: Sequence[Any], options: dict[str, Any] | None) -> Memory:
     placement = Placement(Mesh(np.array(devices).reshape(1, -1), ("lanes", "fsdp")), side_by_side=False)
-    split = placement if len(devices) > 1 else None
 
     def like(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
@@ -99,16 +103,13 @@ def _memory(program: Program, lane: Lane, batch: int, devices: Sequence[Any], op
     def whole(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: like(x, placement.replicated), jax.eval_shape(lambda x: x, tree))
 
-    def step(state: State, lane: Lane, tokens: jax.Array) -> tuple[State, jax.Array]:
-        state, loss, _ = program.step(state, lane, tokens, devices=split)
-        return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, placement.state(x.shape)), state), loss
-
     state = jax.tree.map(lambda x: like(x, placement.state(x.shape)), jax.eval_shape(program.start, lane))
-    tokens = like(jax.ShapeDtypeStruct((batch, program.model.context + 1), jnp.int32), placement.batch)
-    compiled = jax.jit(step, donate_argnums=0).lower(state, whole(lane), tokens).compile(options)
-    found = compiled.memory_analysis()
-    assert found is not None
-    return Memory(found.argument_size_in_bytes, found.temp_size_in_bytes)
+    items = like(jax.ShapeDtypeStruct((STEPS, batch, program.model.context + 1), jnp.int32), placement.batches)
+    setup = Setup(program, placement if len(devices) > 1 else None, None)
+    lowered = take_steps.lower(state, whole(lane), (), items, None, setup=setup, reader=AsRead())
+    found = lowered.compile(options).memory_analysis()
+    new = found.output_size_in_bytes - found.alias_size_in_bytes  # the new state takes the place of the old one
+    return Memory(found.argument_size_in_bytes, found.temp_size_in_bytes + new)
 
 
 def _mocked(gpu: Gpu, count: int) -> list[Any]:

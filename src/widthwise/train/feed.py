@@ -26,6 +26,7 @@ class Feed:
         self._rows_of: int | None = None
         if devices is not None and isinstance(batches, Streamed):
             self._rows_of = batches.order.batch
+            devices.check(self._rows_of)
             batches = replace(batches, rows=devices.rows(self._rows_of))
         self._batches = batches
         self.reader: Reader = batches.reader

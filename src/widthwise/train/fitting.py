@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from widthwise.models.storing import REMATERIALIZATIONS, Rematerialization
 from widthwise.train.cost import Cost, estimate
 from widthwise.train.elsewhere import Memory, Target
 from widthwise.train.spec import Run
@@ -30,8 +31,8 @@ class Attempt:
         return self.cost.bytes if self.compiled is None else self.compiled.total
 
 
-def attempt(run: Run, target: Target | None, *, devices: int, remat: str | None) -> Attempt:
-    """Estimate what a step takes on each device, and ask the compiler if a target is given."""
+def attempt(run: Run, target: Target | None, *, devices: int, remat: Rematerialization | None) -> Attempt:
+    """Estimate what training takes on each device, and ask the compiler if a target is given."""
     batch, program = run.spec.batch, replace(run.program, model=replace(run.program.model, remat=remat))
     cost = estimate(program, run.lane, batch=batch, devices=devices)
     return Attempt(cost, target and target.memory(program, run.lane, batch=batch, devices=devices))
@@ -43,8 +44,8 @@ def attempts(
     memory: float,
     *,
     devices: Sequence[int],
-    remats: Sequence[str] | None,
-    compiling: Callable[[int, str], None] = lambda devices, remat: None,
+    remats: Sequence[Rematerialization] | None,
+    compiling: Callable[[int, Rematerialization], None] = lambda devices, remat: None,
 ) -> Iterator[Attempt]:
     """Yield attempts, from few devices to many and from nothing computed again to most, until one fits.
 
@@ -57,9 +58,8 @@ def attempts(
         compiling: Called before the compiler is asked.
     """
     for count in devices:
-        # Split matrices are gathered again in any case, and the activation is computed again with them.
         least = math.inf
-        for remat in remats or ("none", *(("activation",) if count == 1 else ()), "block", "full"):
+        for remat in remats or REMATERIALIZATIONS[count > 1 :]:  # on several devices, the first two are one
             found = attempt(run, None, devices=count, remat=remat)
             if found.bytes >= least:
                 continue  # for nothing

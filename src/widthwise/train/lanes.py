@@ -36,7 +36,7 @@ class ChunkResult:
 
 
 @dataclass(frozen=True)
-class _Setup:
+class Setup:
     """What compiled functions depend on: the program, its devices, and how many lanes share a call, if any do."""
 
     program: Program
@@ -51,11 +51,13 @@ class _Setup:
         return jax.vmap(function, in_axes=in_axes, spmd_axis_name="lanes" if shared else None)
 
     def split(self, tree: PyTree) -> PyTree:
+        """Split arrays of the state over the devices."""
         if (devices := self.devices) is None:
             return tree
         return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), tree)
 
     def replicate(self, tree: PyTree) -> PyTree:
+        """Give every device all of a tree."""
         return tree if self.devices is None else jax.lax.with_sharding_constraint(tree, self.devices.replicated)
 
     def nothing(self, state: State, count: int) -> tuple[jax.Array, Sizes]:
@@ -105,7 +107,7 @@ class Lanes:
         self._chunks: dict[tuple[int, bool], Future[Any]] = {}
         self._evaluations: dict[tuple[Any, ...], Future[Any]] = {}
         self._measurements: dict[tuple[Any, ...], Future[Any]] = {}
-        self._setup = _Setup(program, self._devices, len(lanes) if self.side_by_side else None)
+        self._setup = Setup(program, self._devices, len(lanes) if self.side_by_side else None)
         self._ahead = {"setup": self._setup, "soon": self.side_by_side}
         # The arguments of compiled functions: all lanes at once, or each by itself.
         self._described = [_stack(self.lanes)] if self.side_by_side else self.lanes
@@ -165,7 +167,7 @@ class Lanes:
         if (begun := self._chunks.get((size or count, size is not None))) is not None:
             run = begun.result()
         else:
-            run = functools.partial(_chunk, reader=self._feed.reader, setup=self._setup)
+            run = functools.partial(take_steps, reader=self._feed.reader, setup=self._setup)
         results = [
             run(state, lane, self._feed.data, items, taken)
             if np.any(np.asarray(state.diverged_at) < 0)
@@ -184,7 +186,10 @@ class Lanes:
 
     def evaluate(self, states: list[State], evaluation: Evaluation) -> np.ndarray:
         """Return the held-out loss of every lane; NaN for lanes that have diverged."""
-        split = None if self._devices is None else self._devices.batches
+        split = None
+        if self._devices is not None:
+            self._devices.check(evaluation.tokens.shape[1])
+            split = self._devices.batches
         tokens, weights = place((evaluation.tokens, evaluation.weights), split)
         begun = self._evaluations.get((tokens.shape, tokens.dtype))
         run = functools.partial(_evaluate, setup=self._setup) if begun is None else begun.result()
@@ -232,7 +237,7 @@ class Lanes:
     def _begin_chunk(self, count: int, *, cut: bool = False) -> Future[Any]:
         data, items, taken = self._abstract((*self._feed.like(count), np.int32(count) if cut else None))
         state, reader = self._abstract_state(), self._feed.reader
-        return _chunk.begin(state, self._abstract_lane, data, items, taken, reader=reader, **self._ahead)
+        return take_steps.begin(state, self._abstract_lane, data, items, taken, reader=reader, **self._ahead)
 
     @functools.cached_property
     def _groups(self) -> list[Lane]:
@@ -258,17 +263,17 @@ class Lanes:
 
 
 @functools.partial(jax.jit, static_argnames="setup")
-def _start(lane: Lane, *, setup: _Setup) -> State:
+def _start(lane: Lane, *, setup: Setup) -> State:
     return setup.split(setup.each(setup.program.start)(lane))
 
 
 @functools.partial(jax.jit, static_argnames="setup")
-def _initial(lane: Lane, *, setup: _Setup) -> PyTree:
+def _initial(lane: Lane, *, setup: Setup) -> PyTree:
     return setup.split(setup.each(setup.program.initial)(lane))
 
 
 @functools.partial(Compiled, static=("setup",))
-def _measure(params: PyTree, initial: PyTree | None, lane: Lane, tokens: jax.Array, *, setup: _Setup) -> Measurement:
+def _measure(params: PyTree, initial: PyTree | None, lane: Lane, tokens: jax.Array, *, setup: Setup) -> Measurement:
     if initial is None:
         # Redrawn parameters must be identical to the bit: if fused with later operations, rounding looks like a change.
         initial = jax.lax.optimization_barrier(setup.split(setup.each(setup.program.initial)(lane)))
@@ -277,23 +282,34 @@ def _measure(params: PyTree, initial: PyTree | None, lane: Lane, tokens: jax.Arr
 
 
 @functools.partial(Compiled, static=("setup",))
-def _evaluate(params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, setup: _Setup) -> jax.Array:
+def _evaluate(params: PyTree, lane: Lane, tokens: jax.Array, weights: jax.Array, *, setup: Setup) -> jax.Array:
     evaluate = functools.partial(setup.program.evaluate, devices=setup.devices)
     each = setup.each(evaluate, in_axes=(0, 0, None, None))
     return setup.replicate(each(params, lane, tokens, weights))
 
 
 @functools.partial(Compiled, static=("setup", "reader"), donate=("state",))
-def _chunk(
+def take_steps(
     state: State,
     lane: Lane,
     data: PyTree,
     items: PyTree,
     taken: jax.Array | None,
     *,
-    setup: _Setup,
+    setup: Setup,
     reader: Reader,
 ) -> tuple[State, jax.Array, Sizes]:
+    """Take the steps of a chunk; return the new state, the loss of each step, and the sizes at the last one.
+
+    Args:
+        state: The state of a run, or of all lanes; it is donated.
+        lane: Its data.
+        data: Training data that stays on the devices.
+        items: What each step needs in addition.
+        taken: How many steps to take; None for as many as there are items.
+        setup: The program, its devices and its lanes.
+        reader: Combines data and items into tokens.
+    """
     program, devices = setup.program, setup.devices
     count = jax.tree.leaves(items)[0].shape[0]
     last = count - 1 if taken is None else taken - 1
@@ -307,6 +323,7 @@ def _chunk(
         (state, sizes), (index, item) = carry, xs
         tokens = reader.at(data, item)
         if devices is not None:
+            devices.check(len(tokens))
             tokens = jax.lax.with_sharding_constraint(tokens, devices.batch)
         state, loss, gradients = step(state, lane, tokens)
         # Sizes cost a pass over all parameters, so only the last step computes them.

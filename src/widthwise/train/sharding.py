@@ -1,9 +1,9 @@
 """Sharding of runs and their parameters over many devices.
 
 A mesh has two axes. Lanes are sharded over `lanes`. The parameters, gradients, optimizer state and batch of each lane
-are sharded over `fsdp` (fully sharded data parallelism), arrays along their first evenly divisible axis, so that parts
-lie together in memory. A single run uses both axes for its batch. The sharding depends only on shapes, so it works for
-every optimizer.
+are sharded over `fsdp` (fully sharded data parallelism), arrays along their first evenly divisible axis: then parts
+mostly lie together in memory. A single run uses both axes for its batch. The sharding depends only on shapes, so it
+works for every optimizer.
 
 Losses and gradients are computed by each device for its part of the batch (`Placement.value_and_grad`). A matrix is
 gathered where it acts, in the precision in which it acts, and its gradient is summed and split as soon as it is there.
@@ -58,6 +58,15 @@ class Placement:
         """The sharding of several batches, (batches, sequences, ...)."""
         return NamedSharding(self.mesh, PartitionSpec(None, self._of_run))
 
+    @property
+    def _devices_of_run(self) -> int:
+        return math.prod(self.mesh.shape[name] for name in self._of_run)
+
+    def check(self, batch: int) -> None:
+        """Raise ValueError if the devices of a run cannot share a batch of so many sequences."""
+        if batch % self._devices_of_run:
+            raise ValueError(f"a batch of {batch} sequences: expected a multiple of the {self._devices_of_run} devices")
+
     def rows(self, batch: int) -> slice:
         """Return which sequences of a batch this process reads for its devices."""
         indices: Any = self.batch.addressable_devices_indices_map((batch,))
@@ -82,9 +91,7 @@ class Placement:
 
     def _axis(self, shape: tuple[int, ...]) -> int | None:
         """Return the axis along which an array of one run is split; None if it is not."""
-        size = self.mesh.shape["fsdp"]
-        dividing = [axis for axis, length in enumerate(shape) if length and length % size == 0]
-        return dividing[0] if dividing and size > 1 else None
+        return split_axis(shape, self.mesh.shape["fsdp"])
 
     def whole(self, part: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """Return a whole matrix in the precision in which it acts, from the part of it that this device has."""
@@ -103,7 +110,7 @@ class Placement:
             batch: Sequences.
         """
         specs = self._specs(params)
-        count = math.prod(self.mesh.shape[name] for name in self._of_run)
+        count = self._devices_of_run
 
         def local(params: PyTree, lane: PyTree, batch: PyTree) -> tuple[jax.Array, PyTree]:
             value, gradients = jax.value_and_grad(lambda params: loss(params, lane, batch) / count)(params)
@@ -156,8 +163,7 @@ class Placement:
 
     def _on_each(self, function: Callable[..., Any], params: PyTree, rows: int, out: PyTree) -> Callable[..., Any]:
         """Apply a function on each device to its part of a batch, of which `rows` is the axis of sequences."""
-        batch = PartitionSpec(*[None] * rows, self._of_run)
-        specs = (params, PartitionSpec(), batch)
+        specs = (params, PartitionSpec(), PartitionSpec(*[None] * rows, self._of_run))
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
 
@@ -182,6 +188,16 @@ def _gather_backward(
 
 
 _gather.defvjp(_gather_forward, _gather_backward)
+
+
+def split_axis(shape: Sequence[int], devices: int) -> int | None:
+    """Return the axis along which an array is split over devices: the first that divides; None if none does.
+
+    >>> split_axis((32101, 1024), 8), split_axis((1024, 1024), 12), split_axis((1024,), 1)
+    (1, None, None)
+    """
+    dividing = [axis for axis, length in enumerate(shape) if length and length % devices == 0]
+    return dividing[0] if dividing and devices > 1 else None
 
 
 def make_mesh(*, lanes: int = 1, fsdp: int | None = None) -> Mesh:
