@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
+from tests.report import studies
 from widthwise.report.write import WrittenReport
 
 LAPTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
@@ -124,7 +125,10 @@ def test_the_page_is_complete_without_its_script(browser: Browser, report: Writt
     links = page.locator("nav a")
     assert links.count() == 13
     assert all(links.nth(place).is_visible() for place in range(13))
-    assert page.locator("figure use > title").count() == 18  # 16 points of sweeps, 2 of a line
+    titles = page.locator("figure use > title").all_text_contents()
+    aligned = [title for title in titles if "log alignment ratio" in title]
+    assert len(aligned) == 2 * len(studies.LAYERS) * 11 + 2 * 11  # hidden layers and the readout, in two figures
+    assert len(titles) - len(aligned) == 18  # 16 points of sweeps, 2 of a line
     context.close()
 
 
