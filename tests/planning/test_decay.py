@@ -78,4 +78,4 @@ def test_weights_settle_at_the_derived_size_and_effective_rate(rule: str, agree:
         assert expected.size is not None
         assert slope(sizes) == pytest.approx(-float(expected.size), abs=0.08)
         assert slope(rates) == pytest.approx(-float(expected.effective_rate), abs=0.08)
-        assert rates[0] == pytest.approx(PART if agree else (2 * PART) ** 0.5, rel=0.1)
+        assert rates[0] == pytest.approx(PART if agree else (2 * PART) ** 0.5, rel=0.15)  # of 16 × 16 weights

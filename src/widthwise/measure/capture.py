@@ -21,7 +21,7 @@ from widthwise.coordinates import weights_of as weights_of
 from widthwise.scaling.operations import Found, Key, Value
 from widthwise.scaling.views import View
 from widthwise.trace.paths import PyTree, named_leaves
-from widthwise.trace.walk import arguments_of, body_of, closed_over, follow, in_scan
+from widthwise.trace.walk import arguments_of, body_of, closed_over, follow, in_scan, scan_counts
 
 
 @jax.tree_util.register_dataclass
@@ -174,7 +174,7 @@ class _Run:
 
     def _scan(self, operation: Any, given: list[Any], about: list[Value], key: Key) -> tuple[list[Any], list[Value]]:
         params = operation.params
-        constants, carries = params["num_consts"], params["num_carry"]
+        constants, carries = scan_counts(params)
         inside = dict(zip(params["jaxpr"].jaxpr.invars, in_scan(operation, about, self.found, key), strict=True))
         fixed, each = given[:constants], given[constants + carries :]
         run = _Run(found=self.found, uses={}, scanned={})

@@ -117,9 +117,23 @@ def _controlled(operation: Any, given: list[Value], found: Found, key: Key) -> l
     return [_joined(options) for options in zip(*results, strict=True)]
 
 
+def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many arguments of a scan stay the same, and how many it carries along.
+
+    >>> import jax
+    >>> scan = jax.make_jaxpr(lambda x, xs: jax.lax.scan(lambda c, y: (c + x * y, c), x, xs))(1.0, jnp.ones(3))
+    >>> scan_counts(scan.jaxpr.eqns[0].params)
+    (1, 1)
+    """
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carried, _ = params["ft_in"].unpack()  # from JAX 0.12 on
+    return len(constants), len(carried)
+
+
 def _scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
-    body, constants, carries = (operation.params[name] for name in ("jaxpr", "num_consts", "num_carry"))
-    results = _walk(body.jaxpr, in_scan(operation, given, found, key), found, key)
+    constants, carries = scan_counts(operation.params)
+    results = _walk(operation.params["jaxpr"].jaxpr, in_scan(operation, given, found, key), found, key)
     first = given[constants : constants + carries]
     results = _after(results, given, first, found, key, times=operation.params["length"])
     length = (Piece(None, operation.params["length"]),)
@@ -130,7 +144,7 @@ def _scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Va
 def in_scan(operation: Any, given: list[Value], found: Found, key: Key) -> list[Value]:
     """Return what is known of the arguments of a scan's body, in every iteration."""
     params = operation.params
-    constants, carries = params["num_consts"], params["num_carry"]
+    constants, carries = scan_counts(params)
     fixed, first = given[:constants], given[constants : constants + carries]
     each = [value.moved(lambda view: view.one_of([0], scanned=True)) for value in given[constants + carries :]]
 
