@@ -42,7 +42,7 @@ def test_searches_that_come_down_to_the_same_runs_are_counted_once():
 def test_tokens_and_flops_are_those_of_all_runs():
     counts = count_stages([SEARCH], vocabulary=64)
     fewest, most = totals(counts)
-    assert fewest == most
+    assert str(fewest) == str(most)  # without a speed, times are NaN
     assert fewest.tokens == 24 * 20 * 8 * 16
     small, large = (
         20 * flops_per_step(Transformer(width=n, blocks=1, head_dim=8, context=16, vocabulary=64), 8) for n in (16, 32)
