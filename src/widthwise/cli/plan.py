@@ -223,7 +223,7 @@ def _describe(found: Attempt, compiler: Target | None, gpu: Gpu, *, optimizer: s
 
 
 def _by_whom(compiler: Target | None, gpu: Gpu, devices: int) -> str:
-    """Say whose numbers these are, and what they are to be compared with."""
+    """Return the line that names the compiler and the memory of a GPU."""
     if compiler is not None and compiler.gpu is not None:
         takes = f"of the {_gigabytes(gpu.memory)} of each, JAX takes {_gigabytes(JAX_TAKES * gpu.memory)} by default"
         return f"compiled for {compiler.several(devices)}; {takes}"

@@ -1,6 +1,6 @@
 """GPUs that large models train on: what there is to know of them, wherever one plans."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _HERE = Path("/proc/driver/nvidia/gpus")
@@ -42,6 +42,20 @@ class Gpu:
         return 0.4 * self.peak
 
 
+_H100 = Gpu(
+    name="h100",
+    model="NVIDIA H100 80GB HBM3",
+    memory=84_942_979_072,
+    peak=989e12,
+    capability=9,
+    cores=132,
+    units=128,
+    shared=233_472,
+    cache=52_428_800,
+    bandwidth=3_352_320_000_000,
+    clock=1.98,
+)
+
 GPUS = {
     gpu.name: gpu
     for gpu in (
@@ -58,41 +72,16 @@ GPUS = {
             bandwidth=2_039_040_000_000,
             clock=1.41,
         ),
-        Gpu(
-            name="h100",
-            model="NVIDIA H100 80GB HBM3",
-            memory=84_942_979_072,
-            peak=989e12,
-            capability=9,
-            cores=132,
-            units=128,
-            shared=233_472,
-            cache=52_428_800,
-            bandwidth=3_352_320_000_000,
-            clock=1.98,
-        ),
-        Gpu(
-            name="h200",
-            model="NVIDIA H200",
-            memory=150_754_820_096,
-            peak=989e12,
-            capability=9,
-            cores=132,
-            units=128,
-            shared=233_472,
-            cache=52_428_800,
-            bandwidth=4_800_000_000_000,
-            clock=1.98,
-        ),
-        Gpu(
+        _H100,
+        replace(_H100, name="h200", model="NVIDIA H200", memory=150_754_820_096, bandwidth=4_800_000_000_000),
+        replace(
+            _H100,
             name="b200",
             model="NVIDIA B200",
             memory=191_514_411_008,
             peak=2250e12,
             capability=10,
             cores=148,
-            units=128,
-            shared=233_472,
             cache=132_644_864,
             bandwidth=7_672_320_000_000,
             clock=1.965,

@@ -57,7 +57,7 @@ class Setup:
         return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, devices.state(x.shape)), tree)
 
     def replicate(self, tree: PyTree) -> PyTree:
-        """Give every device all of a tree."""
+        """Replicate a tree on all devices."""
         return tree if self.devices is None else jax.lax.with_sharding_constraint(tree, self.devices.replicated)
 
     def nothing(self, state: State, count: int) -> tuple[jax.Array, Sizes]:

@@ -216,7 +216,8 @@ def place(tree: PyTree, sharding: NamedSharding | None) -> PyTree:
         return jax.device_put(tree)  # `jnp.asarray` would compile a program for every new shape
 
     def one(x: Any) -> jax.Array:
-        host = _canonical(x)
+        host = np.asarray(x)
+        host = host.astype(jax.dtypes.canonicalize_dtype(host.dtype))
         return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
     return jax.tree.map(one, tree)
@@ -224,15 +225,5 @@ def place(tree: PyTree, sharding: NamedSharding | None) -> PyTree:
 
 def place_rows(rows: np.ndarray, devices: Placement, *, batch: int) -> jax.Array:
     """Put the rows of several batches that this process has read (see `Placement.rows`) on its devices."""
-    host, first = _canonical(rows), devices.rows(batch).start
-
-    def part(index: Any) -> np.ndarray:
-        start, stop, _ = index[1].indices(batch)
-        return host[:, start - first : stop - first]
-
-    return jax.make_array_from_callback((len(host), batch, *host.shape[2:]), devices.batches, part)
-
-
-def _canonical(x: Any) -> np.ndarray:
-    host = np.asarray(x)
-    return host.astype(jax.dtypes.canonicalize_dtype(host.dtype))
+    shape = (len(rows), batch, *rows.shape[2:])
+    return jax.make_array_from_process_local_data(devices.batches, rows, shape)
