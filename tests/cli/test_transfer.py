@@ -68,13 +68,14 @@ def test_a_table_says_what_decides_each_axis(capsys):
     assert "last matrix of a branch" in out
 
 
-def swept(folder, exponent: float, rule: str = "constant") -> None:
-    """Write a sweep over tokens into a study, with losses of a known exponent."""
+def swept(folder, exponent: float, rule: str = "constant", axis: str = "tokens") -> None:
+    """Write a sweep over tokens, or over all axes, into a study, with losses of a known exponent."""
     with Study.open(folder) as study:
         for doublings in range(3):
             for octave in range(-10, -2):
                 away = octave + 6 - exponent * doublings
-                spec = {**TINY.to_json(), "steps": 40 * 2**doublings, "learning_rate": 2.0**octave, "axis": "tokens"}
+                grown = {"steps": 40 * 2**doublings} if axis == "tokens" else {"width": 16 * 2**doublings}
+                spec = {**TINY.to_json(), **grown, "learning_rate": 2.0**octave, "axis": axis}
                 spec |= {"constants": "default", "horizon": "fixed"} | (
                     {} if rule == "constant" else {"token_rule": rule}
                 )
@@ -104,6 +105,12 @@ def test_a_sweep_with_another_rule_does_not_count(tmp_path, capsys):
     assert main([*arguments, str(tmp_path)]) == 2
     assert "has --token-rule horizon: expected constant" in capsys.readouterr().err
     assert main([*arguments, str(tmp_path), "--token-rule", "horizon"]) == 0
+
+
+def test_a_sweep_in_which_everything_grew_corrects_no_axis(tmp_path, capsys):
+    swept(tmp_path, -0.2, axis="together")
+    assert main(["transfer", *TUNED, "--study", str(tmp_path)]) == 2
+    assert "a sweep over all axes together corrects none of them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ SPEC = {"width": 64, "blocks": 4, "batch": 32, "steps": 300, "warmup": 30, "cont
         ("batch", 128, {"batch": 128, "steps": 75, "warmup": 8, "eval_batches": 2}),  # the same tokens
         ("batch", 512, {"batch": 512, "steps": 19, "warmup": 2, "eval_batches": 1}),
         ("tokens", 4 * 300 * 32 * 128, {"steps": 1200, "warmup": 120}),
+        (  # tokens grow with the batch, so steps stay
+            "together",
+            512,
+            {"width": 512, "blocks": 16, "batch": 256, "steps": 300, "warmup": 30, "eval_batches": 1},
+        ),
     ],
 )
 def test_a_size_changes_the_fields_of_its_axis_and_is_read_back(axis, size, changed):
@@ -34,9 +39,11 @@ def test_a_request_that_names_no_axis_was_made_for_widths():
     assert axis_of({"width": 64, "axis": "depth"}).name == "depth"
 
 
-@pytest.mark.parametrize(("axis", "ratio"), [("width", 16), ("depth", 4), ("batch", 1), ("tokens", 4)])
-def test_what_a_run_costs_along_an_axis_where_nothing_else_is_known(axis: str, ratio: int):
-    assert AXES[axis].cost(32) == ratio * AXES[axis].cost(8)
+@pytest.mark.parametrize(
+    ("axis", "ratio"), [("width", 16), ("depth", 4), ("batch", 1), ("tokens", 4), ("together", 4 ** (11 / 3))]
+)
+def test_what_a_run_costs_along_an_axis_where_nothing_else_is_known(axis: str, ratio: float):
+    assert AXES[axis].cost(32) == pytest.approx(ratio * AXES[axis].cost(8))
 
 
 def test_the_size_of_a_run_of_one_s_own_has_the_name_of_its_axis():

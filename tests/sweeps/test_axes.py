@@ -18,7 +18,7 @@ from widthwise.sweeps.sweep import Sweep
 from widthwise.train import Run, Spec, resolve
 
 BASE = replace(TINY, data="synthetic", learning_rate=2**-6)
-VALUES = {"depth": (1, 2, 4, 8), "batch": (4, 8, 16, 32), "tokens": (2560, 5120, 10240, 20480)}
+VALUES = {"depth": (1, 2, 4, 8), "batch": (4, 8, 16, 32), "tokens": (2560, 5120, 10240, 20480), "together": (8, 16, 32)}
 
 
 class Along(Pretended):
@@ -86,6 +86,7 @@ def test_a_sweep_over_width_is_what_it_was_before_there_were_axes():
         ({"axis": "depth", "values": (0, 2)}, "values are 0, 2: expected 1 or more"),
         ({"axis": "depth", "values": (2, 2)}, "values are 2, 2: expected each once"),
         ({"axis": "tokens", "values": (5120, 5121)}, "some of them take the same steps"),
+        ({"axis": "together", "values": (8, 12)}, "width is 12: expected a multiple of the head dimension"),
         ({"axis": "depth", "values": (2,), "precision": 0.1}, "with one depth: expected two values or more"),
     ],
 )

@@ -47,8 +47,8 @@ class SweepCommand:
     widths: Annotated[tuple[int, ...], unset("--width")] = ()
     """Widths to train."""
     axis: Annotated[str, named({name: name for name in AXES})] = WIDTH.name
-    """What grows: width, depth (--blocks), batch (at the same number of tokens) or tokens (--steps x --batch x
-    --context). Warm-up keeps its share of the steps."""
+    """What grows: width, depth (--blocks), batch (at the same number of tokens), tokens (--steps x --batch x
+    --context), or all of them together with the width. Warm-up keeps its share of the steps."""
     values: Annotated[tuple[int, ...], unset("that of the options")] = ()
     """Sizes along another axis than width to train."""
     parameterizations: Annotated[tuple[str, ...], unset("--parameterization")] = ()

@@ -17,6 +17,7 @@ from widthwise.scaling.hyperparameters import (
     TunedValues,
     target_hyperparameters,
 )
+from widthwise.study.axes import TOGETHER, WIDTH
 from widthwise.theory import (
     ADAM,
     ALIGNMENTS,
@@ -139,7 +140,9 @@ class TransferCommand:
         return found
 
     def _assumed(self, axis: str) -> dict[str, str]:
-        if axis == "width":
+        if axis == TOGETHER.name:
+            raise ValueError("a sweep over all axes together corrects none of them: expected one along a single axis")
+        if axis == WIDTH.name:
             return {"parameterization": self.parameterization.name, "alignment": self.alignment.name}
         name = {"depth": "depth_rule", "batch": "batch_rule", "tokens": "token_rule"}[axis]
         return {name: getattr(self, name)}

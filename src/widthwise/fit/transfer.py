@@ -29,7 +29,7 @@ WORSE = 0.01
 """The relative rise of the best loss with width that is more than the noise of a small run, about 0.5 %."""
 
 
-GROWN = {"width": "wider", "depth": "deeper", "tokens": "longer"}
+GROWN = {"width": "wider", "depth": "deeper", "tokens": "longer", "together": "larger"}
 """What a larger run is called along the axes on which it should be better; a larger batch need not be."""
 
 
@@ -159,7 +159,7 @@ def fit_transfer(
         trials: The runs, of any number of widths and seeds.
         predict: Widths whose optimal learning rate to predict.
         tolerance: The size of an exponent that does not matter in practice.
-        axis: What the `width` of the trials stands for: width, depth, batch or tokens.
+        axis: What the `width` of the trials stands for: width, depth, batch, tokens or together.
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance}: expected a number above 0")

@@ -45,8 +45,13 @@ SWEEPS = (
 """How to read sweeps with their power laws."""
 BEST_LOSSES = "The eval loss with the best learning rate of each width."
 """How to read losses against size."""
-SIZES = {"tokens": "number of tokens", "batch": "batch size"}
+SIZES = {"tokens": "number of tokens", "batch": "batch size", "together": "width (all else grows with it)"}
 """What a size along an axis is called, where it is not called as the axis."""
+TITLES = {
+    "width": "Exponents of the optimal learning rate",
+    "together": "Exponents of the optimal rate as everything grows",
+}
+"""The titles of tables of exponents, where they are not made from the name of the axis."""
 
 PaperExponent: TypeAlias = Callable[[Setting], float | None]
 """Returns the paper's exponent for a setting; None where it has none."""
@@ -266,7 +271,7 @@ def exponents(fits: Mapping[str, GroupFit], paper: PaperExponent | None = None) 
 
     return Table.of(
         along("exponents", axis),
-        "Exponents of the optimal learning rate" if axis == WIDTH.name else f"Exponents of the optimal rate in {axis}",
+        TITLES.get(axis, f"Exponents of the optimal rate in {axis}"),
         _about(
             "Exponent of the optimal base learning rate against width: 0 means that the rate can be reused. The cost "
             "is what the largest width loses with the rate that is best at the smallest.",

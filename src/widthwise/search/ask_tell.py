@@ -48,7 +48,7 @@ class Search:
 
     Args:
         widths: The widths.
-        axis: What grows: width, depth, batch or tokens.
+        axis: What grows: width, depth, batch, tokens or together.
         values: The sizes along another axis than width.
         learning_rate: Where to start at the smallest width. Rates are powers of √2, so the nearest one is tried.
         precision: Go on until the exponent of the optimal rate is known to this much to each side (95 %). With None,

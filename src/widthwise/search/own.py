@@ -39,7 +39,7 @@ def sweep(
         train: Trains a model and returns its final eval loss, a number above 0, or NaN or infinity if it diverged. It
             is called with the keyword arguments `width`, or another axis, `learning_rate` and `seed`.
         widths: The widths.
-        axis: What grows: width, depth, batch or tokens. `train` takes the size along it by this name.
+        axis: What grows: width, depth, batch, tokens or together. `train` takes the size along it by this name.
         values: The sizes along another axis than width.
         learning_rate: Where to start at the smallest width.
         precision: The half-width of the exponent's interval to reach; see `Search`.

@@ -1,4 +1,4 @@
-"""The axes along which a sweep may grow a run: width, depth, batch size and training length.
+"""The axes along which a sweep may grow a run: width, depth, batch size, training length, and all of them together.
 
 What is searched and fitted is the optimal learning rate against one number, the size along an axis. Only this module
 knows which fields of a specification that number stands for. Batch size and tokens are independent of each other: a
@@ -45,6 +45,13 @@ def _with_steps(spec: Mapping[str, Any], steps: float) -> dict[str, int]:
     return {"steps": max(1, round(steps)), "warmup": round(spec["warmup"] * steps / spec["steps"])}
 
 
+def _everything(spec: Mapping[str, Any], width: int) -> dict[str, int]:
+    ratio = width / spec["width"]
+    longer = {**spec, **_with_steps(spec, spec["steps"] * ratio)}
+    blocks = max(1, round(spec["blocks"] * ratio ** (2 / 3)))
+    return {"width": width, "blocks": blocks, **_in_batches_of(longer, max(1, round(spec["batch"] * ratio)))}
+
+
 def _tokens_per_step(spec: Mapping[str, Any]) -> int:
     return spec["batch"] * spec["context"]
 
@@ -81,11 +88,21 @@ TOKENS = Axis(
     size=lambda spec: spec["steps"] * _tokens_per_step(spec),
     change=lambda spec, size: _with_steps(spec, size / _tokens_per_step(spec)),
 )
+TOGETHER = Axis(
+    name="together",
+    plural="widths",
+    fields=WIDTH.fields | DEPTH.fields | BATCH.fields,
+    size=WIDTH.size,
+    change=_everything,
+    grows=True,
+    cost=lambda size: size ** (2 + 2 / 3 + 1),  # width, depth and tokens
+)
+"""Width, batch size and tokens in proportion, and depth as their power 2/3, so that width x 8 is depth x 4."""
 
 OWN = "settings"
 """What a request has in place of a specification if its run is that of a training function of one's own. Its
 size has the name of its axis."""
-AXES: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in (WIDTH, DEPTH, BATCH, TOKENS)})
+AXES: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in (WIDTH, DEPTH, BATCH, TOKENS, TOGETHER)})
 """The axes by name."""
 
 

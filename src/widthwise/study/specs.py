@@ -44,7 +44,7 @@ def _or_nothing(check: _Check) -> _Check:
 
 SPEC: Mapping[str, _Check] = {
     **dict.fromkeys(("width", "base_width", "blocks", "head_dim", "context", "batch", "steps", "eval_batches"), _SIZE),
-    **dict.fromkeys(("depth", "tokens"), _SIZE),
+    **dict.fromkeys(("depth", "tokens", "together"), _SIZE),
     **dict.fromkeys(("warmup", "seed", "data_seed"), _COUNT),
     **dict.fromkeys(("parameterization", "optimizer", "alignment", "constants", "horizon", "dtype"), _TEXT),
     **dict.fromkeys(("decay_rule", "depth_rule", "batch_rule", "token_rule", "data", "tokenizer"), _TEXT),

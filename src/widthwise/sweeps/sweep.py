@@ -10,7 +10,7 @@ from widthwise.optim import OPTIMIZERS
 from widthwise.parameterize import Constants
 from widthwise.search.lattice import AdaptiveSearch, Grid, Lattice
 from widthwise.search.rounds import GroupSearch, check_precision
-from widthwise.study.axes import AXES, TOKENS, WIDTH
+from widthwise.study.axes import AXES, TOGETHER, TOKENS, WIDTH
 from widthwise.study.encoding import encode, key
 from widthwise.study.setting import DEFAULT, Setting
 from widthwise.sweeps.settings import apply
@@ -38,7 +38,7 @@ class Sweep:
     widths: tuple[int, ...] = ()
     """The widths; the base's own if empty."""
     axis: str = WIDTH.name
-    """What grows: width, depth, batch or tokens."""
+    """What grows: width, depth, batch, tokens, or all of them together."""
     values: tuple[int, ...] = ()
     """The sizes along an axis other than width; the base's own if empty."""
     seeds: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ class Sweep:
         for setting in self.all_settings:
             if own not in (DEFAULT, setting.constants):
                 raise ValueError(f"constants are given by name and by value, {own}: expected one of the two")
-            if self.axis == TOKENS.name and setting.horizon != "fixed":
+            if self.axis in (TOKENS.name, TOGETHER.name) and setting.horizon != "fixed":
                 raise ValueError(f"horizon is {setting.horizon} but the axis is {self.axis}: expected fixed")
             for size in self.all_sizes:
                 apply(setting, self._at(size), self.base.constants)  # refuses what no run could have
@@ -150,7 +150,7 @@ class Sweep:
             widths=self.all_sizes,
             seeds=self.all_seeds,
             start=self.search.index(self.start(setting)),
-            exponent=expected_exponent(setting) if self.axis == WIDTH.name else 0.0,
+            exponent=expected_exponent(setting) if WIDTH.fields <= AXES[self.axis].fields else 0.0,
             cost=cost,
             edge=self.edge,
             precision=self.precision,
