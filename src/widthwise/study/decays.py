@@ -6,7 +6,7 @@ At another width, the same two are compared with the best that any of the decays
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from widthwise.study.fits import GroupFit
@@ -112,7 +112,7 @@ def _compare(rule: str, fits: Sequence[GroupFit]) -> DecayTransfer | None:
                 )
             )
     return DecayTransfer(
-        title=fits[0].setting.title,
+        title=replace(fits[0].setting, weight_decay=0.0, decay_rule=INDEPENDENT.name).title,
         rule=rule,
         weight_decay=chosen,
         learning_rate=base[chosen].learning_rate.value,

@@ -80,10 +80,14 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """The setting in a line."""
-        return (
-            f"{self.parameterization}, {self.optimizer}, {self.rates.text}, {self.constants} constants, "
-            f"{self.horizon.replace('_', '-')} horizon"
+        """The setting in a line; what few sweeps change is in it only where it is changed."""
+        changed = [name for name in (*_SELDOM, *_RULES) if getattr(self, name) != _DEFAULTS[name]]
+        return ", ".join(
+            [
+                *(self.parameterization, self.optimizer, self.rates.text, f"{self.constants} constants"),
+                f"{self.horizon.replace('_', '-')} horizon",
+                *(f"{name} {getattr(self, name)}" for name in changed),
+            ]
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +108,7 @@ def name_constants(values: Sequence[float]) -> str:
     return DEFAULT if set(values) == {1.0} else ",".join(f"{value:g}" for value in values)
 
 
+_SELDOM = ("epsilon", "epsilon_per_parameter", "weight_decay")
 _RULES = ("decay_rule", "depth_rule", "batch_rule", "token_rule")
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Setting)}
 _PLAIN = tuple(field.name for field in dataclasses.fields(Setting) if field.name != "rates")
