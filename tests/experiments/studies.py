@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from widthwise.experiments.experiment import Reading
+from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale
-from widthwise.experiments.stages import TUNED, ProbeStage, Stage, SweepStage, TuneStage, search_of
+from widthwise.experiments.stages import TUNED, Choice, ProbeStage, Stage, SweepStage, TuneStage, search_of
 from widthwise.parameterize import Constants
+from widthwise.report.findings import Finding
 from widthwise.study import Outcome, Request, Setting, Study
 from widthwise.study.encoding import encode, key
 from widthwise.sweeps.constants import keep
@@ -46,6 +49,7 @@ def fill(
     constants: Callable[[str, str], Constants] = lambda *_: Constants(),
     ratios: Callable[[Spec, str, int], float] = lambda *_: 0.5,
     ended: Callable[[Spec], bool] = lambda _: True,
+    diverges: Callable[[Spec], bool] = lambda _: False,
 ) -> Results:
     """Write the runs of a plan into a study.
 
@@ -58,6 +62,7 @@ def fill(
         constants: What tuning found, by optimizer and parameterization.
         ratios: The alignment of a layer after a step.
         ended: Which runs have ended; the others are waiting.
+        diverges: Which of them diverged.
     """
     results = Results(study, name, scale)
     for stage in stages:
@@ -65,10 +70,32 @@ def fill(
             _tune(results, study, stage, constants)
             continue
         runs = list(_runs(search_of(stage), answers))
-        _write(study, results.label(search_of(stage).part), runs, ended)
+        _write(study, results.label(search_of(stage).part), runs, ended, diverges)
         if isinstance(stage, ProbeStage):
             _write(study, results.label(stage.part), [_probed(run, ratios) for run in runs if run.best], ended)
     return results
+
+
+def read(study: Study, name: str, answers: Answers, choice: Choice | None = None, **options) -> Reading:
+    experiment = EXPERIMENTS[name]
+    stages = experiment.plan(experiment.sizes["cpu"], choice or Choice())
+    return experiment.read(fill(study, name, "cpu", stages, answers, **options))
+
+
+def level(*, octaves: float = -6.0, loss: float = 2.0) -> Answers:
+    """Return answers that are the same everywhere."""
+    return lambda setting, width: Truth(octaves=octaves, loss=loss)
+
+
+def find(reading: Reading, claim: str, of: str = "") -> Finding:
+    about = [finding for finding in reading.findings if claim in finding.claim]
+    (found,) = [one for one in about if one.of == of] or [one for one in about if of in one.of]
+    return found
+
+
+def exhibit(reading: Reading, name: str):
+    (found,) = [one for one in reading.exhibits if one.name == name]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +152,16 @@ def _request(spec: dict[str, Any]) -> Request:
     return Request(request=spec, id=key(encode(spec)), identity=spec)
 
 
-def _write(study: Study, label: str, runs: list[_Run], ended: Callable[[Spec], bool]) -> None:
+def _write(
+    study: Study,
+    label: str,
+    runs: list[_Run],
+    ended: Callable[[Spec], bool],
+    diverges: Callable[[Spec], bool] = lambda _: False,
+) -> None:
     study.ask([run.request for run in runs], label=label)
-    study.record([run.outcome for run in runs if ended(run.spec)])
+    outcomes = [(run.outcome, diverges(run.spec)) for run in runs if ended(run.spec)]
+    study.record([replace(outcome, status="diverged") if lost else outcome for outcome, lost in outcomes])
 
 
 def _alignment(spec: Spec, ratios: Callable[[Spec, str, int], float]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`widthwise experiment`: run one of the paper's experiments, at a scale that fits the machine."""
+"""`widthwise experiment`: run an experiment, the paper's or our own, at a scale that fits the machine."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ SEEDS = "not counted: more seeds at the optima of settings, while a claim that c
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentCommand:
-    """Run an experiment of the paper, tell which of its claims hold here, and write a report.
+    """Run an experiment of the paper or our own, tell which of its claims hold here, and write a report.
 
     Everything is kept in the study: after an interrupt, a kill or a crash, run the same command to resume. Experiments
     that share a study share their runs.
@@ -78,6 +78,8 @@ class ExperimentCommand:
             raise ValueError(f"there is no experiment {self.name!r}: expected one of {', '.join(EXPERIMENTS)}")
         self.where.leave_accelerators_to_workers()
         experiment = EXPERIMENTS[self.name]
+        if experiment.sizes and self.scale not in experiment.sizes:
+            raise ValueError(f"{self.name} has no scale {self.scale}: expected one of {', '.join(experiment.sizes)}")
         stages = self._stages(experiment)
         with StatusLine(quiet=self.json) as status:
             code, text = (self._forecast if self.dry_run else self._carry_out)(experiment, stages, status)
@@ -188,7 +190,12 @@ def _tabulate(reading: Reading) -> list[str]:
     if summary is not None:
         lines += [summary.title, table(summary.columns, summary.rows), ""]
     if reading.findings:
-        rows = [(one.claim, one.of, str(one.verdict), one.measured, one.paper or "–") for one in reading.findings]
-        lines += ["What the paper claims, and what was measured here"]
-        lines += [table(("claim", "of", "here", "measured", "paper"), rows), ""]
+        headings, rows = ("claim", "of", "here", "measured"), list[tuple[str, ...]]()
+        for before, one in zip([None, *reading.findings], reading.findings, strict=False):
+            again = before is not None and before.claim == one.claim
+            rows.append(("" if again else one.claim, one.of, str(one.verdict), one.measured, one.paper or "–"))
+        if any(one.paper for one in reading.findings):
+            headings = (*headings, "paper")
+        lines += ["What is claimed, and what was measured here"]
+        lines += [table(headings, [row[: len(headings)] for row in rows]), ""]
     return lines

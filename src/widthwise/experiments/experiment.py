@@ -5,7 +5,7 @@ states what the paper did and nothing about options.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from widthwise.experiments.results import Results
@@ -13,7 +13,7 @@ from widthwise.experiments.sizes import Scale, Size
 from widthwise.experiments.stages import EVERYTHING, TUNED, Choice, ProbeStage, Stage, SweepStage, TuneStage
 from widthwise.report.exhibits import AnyExhibit
 from widthwise.report.findings import Finding
-from widthwise.study.axes import TOKENS
+from widthwise.study.axes import WIDTH
 from widthwise.study.setting import Setting
 from widthwise.sweeps.constants import tuned_for
 from widthwise.sweeps.sweep import Sweep
@@ -37,7 +37,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One of the paper's experiments.
+    """One experiment: the paper's, or our own.
 
     Attributes:
         name: Its name on the command line.
@@ -96,18 +96,22 @@ def _sweep(
     """Return the sweep of settings of one optimizer that are trained at one size."""
     widths = tuple(sorted(choice.widths)) or size.widths
     base = prepare(size.spec(optimizer, width=widths[0]))
-    if not size.lengths:
-        sizes: dict[str, Any] = {"widths": widths, "precision": size.precision_with(widths)}
+    if size.base.base_tokens == size.base.tokens:
+        base = replace(base, base_tokens=base.tokens)  # with other steps, it is still the base
+    if size.axis == WIDTH.name:
+        grown: dict[str, Any] = {"widths": widths}
     elif len(widths) > 1:
-        raise ValueError(f"widths are {', '.join(map(str, widths))}: expected one, since training length grows here")
+        raise ValueError(f"widths are {', '.join(map(str, widths))}: expected one, since {size.axis} grows here")
     else:
-        sizes = {"axis": TOKENS.name, "values": tuple(round(base.tokens * length) for length in size.lengths)}
+        grown = {"axis": size.axis, "values": size.grown(base)}
+    sizes = grown.get("values", widths)
     return Sweep(
         base=base,
         settings=settings,
         seeds=choice.seeds or size.seeds,
         search=size.search(base.learning_rate),
         edge=size.edge,
-        until_verdict=size.until_verdict and len(set(widths)) > 1,
-        **sizes,
+        precision=(precision := size.precision_with(sizes)),
+        until_verdict=size.until_verdict and precision is not None,
+        **grown,
     )

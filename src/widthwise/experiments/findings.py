@@ -141,6 +141,23 @@ def distance(change: Mapping[int, Estimate]) -> Estimate:
     return largest if largest.value >= 0 else -largest
 
 
+def reuse_cost(fit: GroupFit) -> Estimate:
+    """Estimate the part of its loss that the largest run loses with the optimal rate of the smallest.
+
+    The interval follows from those of the two optima and from the curvature of the log of the loss; unknown where one
+    of the optima is.
+    """
+    first, last, reuse = fit.transfer.optima[0], fit.transfer.optima[-1], fit.transfer.reuse
+    if not (first.interior and last.interior and len(reuse) > 1):
+        return UNKNOWN
+    cost = reuse[-1].given_up / last.eval_loss
+    if not math.isfinite(cost):  # it diverges, or lies too far from what was tried
+        return Estimate(value=cost, low=cost, high=cost)
+    apart = difference(first.octaves, last.octaves)
+    ends = [math.expm1(last.curvature.value / 2 * end**2) for end in (apart.low, apart.high)]
+    return Estimate(value=cost, low=min(cost, 0.0 if apart.contains(0.0) else min(ends)), high=max(cost, *ends))
+
+
 def written(change: Mapping[int, Estimate]) -> str:
     """Write changes: that of the largest width with its interval, and the mean over all widths.
 

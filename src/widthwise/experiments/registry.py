@@ -1,5 +1,6 @@
-"""All experiments by name, in the order of the paper's sections, and then one of our own."""
+"""All experiments by name: the paper's, in the order of its sections, and our own."""
 
+from widthwise.experiments.beyond import decay, growth, length, muon
 from widthwise.experiments.experiment import Experiment
 from widthwise.experiments.paper import (
     adafactor,
@@ -9,13 +10,16 @@ from widthwise.experiments.paper import (
     epsilon,
     equivalence,
     horizon,
-    length,
     per_layer,
     transfer,
     weight_decay,
 )
 
-_TRAINING = (alignment, per_layer, transfer, epsilon, weight_decay, adafactor, horizon, constants, length)
+_TRAINING = (alignment, per_layer, transfer, epsilon, weight_decay, adafactor, horizon, constants)
 _DERIVED = (equivalence, atan2)
 
-EXPERIMENTS: dict[str, Experiment] = {one.EXPERIMENT.name: one.EXPERIMENT for one in (*_TRAINING, *_DERIVED)}
+_BEYOND = (length.EXPERIMENT, muon.EXPERIMENT, decay.EXPERIMENT, *growth.EXPERIMENTS)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    one.name: one for one in (*(module.EXPERIMENT for module in (*_TRAINING, *_DERIVED)), *_BEYOND)
+}

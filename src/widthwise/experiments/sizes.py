@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.fit.landscape import finest
 from widthwise.search.lattice import AdaptiveSearch, Grid, Lattice
+from widthwise.study.axes import AXES, WIDTH
 from widthwise.study.setting import Setting
 from widthwise.sweeps.tuning import Tuning
 from widthwise.train import Spec
@@ -36,7 +37,8 @@ class Size:
         scale: Its name.
         base: What all runs share.
         widths: The widths.
-        lengths: For an experiment in which not width but training length grows: fractions of the base's.
+        axis: What grows.
+        growth: How many times as large as the base sizes along another axis than width are.
         starts: Where the search for a learning rate starts, by optimizer.
         octaves: How far around its start a learning rate is searched, to each side; None to search adaptively.
         trials: The number of trials in a search for constants.
@@ -54,7 +56,8 @@ class Size:
     scale: Scale
     base: Spec
     widths: tuple[int, ...]
-    lengths: tuple[float, ...] = ()
+    axis: str = WIDTH.name
+    growth: tuple[float, ...] = ()
     starts: Mapping[str, float] = field(default_factory=STARTS.copy)
     octaves: float | None = None
     trials: int = 800
@@ -70,11 +73,15 @@ class Size:
         """Return the size with other widths, the smallest of which is the base width, and changes to the base."""
         return replace(self, base=replace(self.base, width=widths[0], base_width=widths[0], **changes), widths=widths)
 
-    def precision_with(self, widths: Sequence[int]) -> float | None:
-        """Return the precision to ask for with these widths, which may allow less."""
-        if self.precision is None or len(set(widths)) < 2:
+    def grown(self, base: Spec) -> tuple[int, ...]:
+        """Return the sizes along another axis than width, where runs share `base`."""
+        return tuple(round(AXES[self.axis].size(vars(base)) * ratio) for ratio in self.growth)
+
+    def precision_with(self, sizes: Sequence[int]) -> float | None:
+        """Return the precision to ask for with these widths, or other sizes, which may allow less."""
+        if self.precision is None or len(set(sizes)) < 2:
             return None
-        return max(self.precision, 1.5 * finest(widths))
+        return max(self.precision, 1.5 * finest(sizes))
 
     def trains(self, setting: Setting) -> bool:
         """Return whether this size trains a setting of an experiment."""

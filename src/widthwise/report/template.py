@@ -109,12 +109,16 @@ class _Filling:
 
     def findings(self, experiment: str) -> str:
         """Return a table of the findings of an experiment."""
+        section = self._section(experiment)
         rows = [
             (claim if place == 0 else "", one.of, one.measured or "–", one.paper or "–", str(one.verdict))
-            for claim, findings in self._section(experiment).claims.items()
+            for claim, findings in section.claims.items()
             for place, one in enumerate(findings)
         ]
-        return _markdown(("claim", "of", "here", "paper", "verdict"), rows)
+        headings = ("claim", "of", "here", "paper", "verdict")
+        if section.of_paper:
+            return _markdown(headings, rows)
+        return _markdown((*headings[:3], headings[4]), [(*row[:3], row[4]) for row in rows])
 
     def table(self, experiment: str, name: str) -> str:
         """Return one of an experiment's tables, with its caption."""

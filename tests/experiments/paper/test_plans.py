@@ -1,4 +1,4 @@
-"""What every experiment trains at every scale."""
+"""What the paper's experiments train at every scale."""
 
 from dataclasses import replace
 
@@ -9,14 +9,15 @@ from widthwise.experiments.paper.transfer import WIDEST
 from widthwise.experiments.paper.values import PARAMETERIZATIONS
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.sizes import PAPER_WIDTHS, Scale, Size
-from widthwise.experiments.stages import TUNED, Choice, Stage, SweepStage, TuneStage, search_of
+from widthwise.experiments.stages import TUNED, Stage, SweepStage, TuneStage, search_of
 from widthwise.models import compute_optimal_steps
 from widthwise.search.lattice import Grid
 from widthwise.study import Setting
 from widthwise.sweeps.constants import tuned_for
 
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "gpu", "paper")
-TRAINING = [name for name, experiment in EXPERIMENTS.items() if experiment.sizes]
+OF_PAPER = [name for name, experiment in EXPERIMENTS.items() if experiment.of_paper]
+TRAINING = [name for name in OF_PAPER if EXPERIMENTS[name].sizes]
 CASES = [(name, scale) for name in TRAINING for scale in SCALES]
 
 
@@ -33,8 +34,8 @@ def trained(name: str, scale: Scale) -> list[Setting]:
     return [setting for search in searches(planned(name, scale)[1]) for setting in search.sweep.settings]
 
 
-def test_the_paper_has_ten_experiments_and_one_is_our_own():
-    assert list(EXPERIMENTS) == [
+def test_the_paper_has_ten_experiments():
+    assert OF_PAPER == [
         "alignment",
         "per-layer",
         "transfer",
@@ -43,11 +44,9 @@ def test_the_paper_has_ten_experiments_and_one_is_our_own():
         "adafactor",
         "horizon",
         "constants",
-        "length",
         "equivalence",
         "atan2",
     ]
-    assert [name for name, experiment in EXPERIMENTS.items() if not experiment.of_paper] == ["length"]
 
 
 @pytest.mark.parametrize("name", ["equivalence", "atan2"])
@@ -207,22 +206,6 @@ def test_on_a_gpu_adam_is_trained_wider_with_default_constants():
     assert sum(len(sweep.settings) for sweep in sweeps) == 4 * 2 * 4 * 3
 
 
-def test_training_length_grows_by_sixteen_at_one_width():
-    for scale in SCALES:
-        size, stages = planned("length", scale)
-        for search in searches(stages):
-            assert search.sweep.axis == "tokens"
-            first, middle, last = search.sweep.values
-            assert (16 * first, 4 * middle, last) == (last, last, size.base.tokens)
-            assert search.sweep.base.width == 4 * size.base.base_width
-
-
-def test_an_experiment_at_one_width_refuses_several():
-    length = EXPERIMENTS["length"]
-    with pytest.raises(ValueError, match="widths are 32, 64: expected one"):
-        length.plan(length.sizes["cpu"], Choice(widths=(64, 32)))
-
-
 def test_losses_are_measured_precisely_where_claims_compare_them():
     precise = [name for name in TRAINING if EXPERIMENTS[name].sizes["gpu"].loss_seeds]
-    assert precise == ["per-layer", "epsilon", "weight-decay", "adafactor", "constants", "length"]
+    assert precise == ["per-layer", "epsilon", "weight-decay", "adafactor", "constants"]

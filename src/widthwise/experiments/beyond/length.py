@@ -21,6 +21,7 @@ from widthwise.report import showing
 from widthwise.report.exhibits import Lines, Panel, Series, Table, present
 from widthwise.report.findings import Finding, Judgement
 from widthwise.report.showing import called, nested
+from widthwise.study.axes import TOKENS
 from widthwise.study.setting import Setting
 from widthwise.theory import Aligned
 
@@ -172,7 +173,13 @@ def _longer(scale: Scale, *, steps: int, **changes: int) -> Size:
     base = replace(size.base, steps=steps, warmup=warmup, **changes)
     width = 4 * base.base_width
     return replace(
-        size, base=replace(base, width=width), widths=(width,), lengths=LENGTHS, precision=None, until_verdict=False
+        size,
+        base=replace(base, width=width),
+        widths=(width,),
+        axis=TOKENS.name,
+        growth=LENGTHS,
+        precision=None,
+        until_verdict=False,
     )
 
 
