@@ -20,10 +20,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpu_settings import MODES, SWEEP_WIDTH, WIDTHS
+from gpu_settings import LARGE, MODES, SWEEP_WIDTH, WIDTHS
 
 HERE = Path(__file__).parent
-PARTS = ("peak", "single", "lanes", "sweep", "optimizers-single", "optimizers-lanes", "alignment", "checkpoints")
+PARTS = (
+    "peak",
+    "single",
+    "lanes",
+    "large",
+    "sweep",
+    "optimizers-single",
+    "optimizers-lanes",
+    "alignment",
+    "checkpoints",
+)
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy")
 
 
@@ -66,6 +76,10 @@ def commands(parts: list[str], widths: list[int] | None, who: list[str]) -> Iter
                     yield ["gpu_ours.py", part, "--width", str(width)]
                 if modes:
                     yield ["gpu_torch.py", part, "--width", str(width), "--modes", *modes]
+        elif part == "large":
+            for width in widths or LARGE:
+                for remat in LARGE.get(width, ("none", "block")) if "ours" in who else ():
+                    yield ["gpu_ours.py", part, "--width", str(width), "--remat", remat]
         elif "ours" in who:
             usual = {"optimizers-single": 512, "checkpoints": 512}
             for width in widths or [usual.get(part, SWEEP_WIDTH)]:
@@ -137,7 +151,7 @@ def show(kept: list[dict[str, Any]]) -> None:
                 line += f"{found['process_seconds']:8.1f} s"
             else:
                 said = ("tflops", "step_ms", "relative_to_adam", "cost", "seconds", "state_gb")
-                said += ("first_stall_seconds", "stall_seconds_each")
+                said += ("first_stall_seconds", "stall_seconds_each", "peak_gb", "program_gb")
                 line += "".join(f"  {key} {found[key]:.4g}" for key in said if key in found)
             print(line)
 

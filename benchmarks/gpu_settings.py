@@ -31,8 +31,20 @@ class Setting:
         return 6.0 * matrices * self.tokens + 6.0 * self.blocks * self.tokens * self.context * width
 
 
-SETTINGS = {"single": Setting(vocabulary=32101, context=512), "lanes": Setting(vocabulary=256, context=256)}
+SETTINGS = {
+    "single": Setting(vocabulary=32101, context=512),
+    "lanes": Setting(vocabulary=256, context=256),
+    "large": Setting(vocabulary=32101, context=512, batch=256),  # the paper's batch
+}
 WIDTHS = {"single": (512, 1024, 2048, 4096), "lanes": (128, 256, 512)}
+LARGE = {
+    2048: ("none", "block"),
+    3072: ("activation", "block"),
+    4096: ("activation", "block"),
+    6144: ("block", "full"),
+    8192: ("full",),
+}
+"""What is computed again at which width: without more of that, a model does not fit."""
 LANES = 32
 MODES = ("compile", "reduce-overhead", "graph")
 OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor", "muon", "muon_max")
@@ -79,5 +91,6 @@ def arguments(parts: list[str]) -> argparse.Namespace:
     parser.add_argument("part", choices=parts)
     parser.add_argument("--width", type=int, default=SWEEP_WIDTH)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--remat", default=None)
     parser.add_argument("--optimizers", nargs="+", choices=OPTIMIZERS, default=OPTIMIZERS)
     return parser.parse_args()
