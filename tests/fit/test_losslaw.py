@@ -43,6 +43,14 @@ def test_fewer_than_four_sizes_determine_nothing():
     assert math.isnan(law.at(1e8))
 
 
+def test_intervals_wider_than_all_that_is_possible_are_infinite():
+    law = fit_loss_law(SIZES[:5], [2.0, 2.001, 2.0, 1.999, 2.0])
+    assert law.irreducible.interval == (-math.inf, math.inf)
+    straight = fit_loss_law(SIZES[:5], [3.0, 2.9, 2.79, 2.67, 2.54])  # in log-log: nothing says where it levels off
+    assert straight.irreducible.half_width == math.inf
+    assert straight.exponent.half_width < 1
+
+
 def test_losses_that_do_not_fall_leave_the_exponent_open():
     law = fit_loss_law(SIZES, [2.0, 2.001, 2.0, 1.999, 2.0, 2.001, 2.0])
     assert law.exponent.high - law.exponent.low > 1

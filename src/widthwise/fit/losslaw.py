@@ -20,6 +20,8 @@ FEWEST = 4
 """The number of sizes needed to determine three numbers and their errors."""
 EXPONENTS = np.geomspace(0.02, 3.0, 41)
 """The exponents from which a search can start."""
+STEEPEST = 5.0
+"""The largest exponent that is looked for."""
 HUBER = 1e-3
 """Residuals of the log beyond this count linearly, as is usual for such laws."""
 STEPS = 100
@@ -79,16 +81,18 @@ def fit_loss_law(parameters: Sequence[float], losses: Sequence[float]) -> LossLa
         falling, total = parts(point)
         return np.stack([np.ones_like(sizes), falling, -sizes * falling], axis=1) / total[:, None]
 
-    bounds = ([0.0, math.log(heights.min()) - 20, 1e-3], [heights.min(), math.log(heights.max()) + 5, 5.0])
+    bounds = ([0.0, math.log(heights.min()) - 20, 1e-3], [heights.min(), math.log(heights.max()) + 5, STEEPEST])
     search = {"jac": slopes, "bounds": bounds, "loss": "huber", "f_scale": HUBER, "x_scale": "jac", "max_nfev": STEPS}
     fits = [optimize.least_squares(residuals, start, **search) for start in _starts(sizes, heights)]
     best = min(fits, key=lambda fit: float(fit.cost))
     point = np.asarray(best.x, float)
-    errors = _errors(residuals(point), slopes(point)).tolist()
+    errors = _errors(residuals(point), slopes(point))
+    # Beyond all that either number could be, an error is no number worth reading.
+    irreducible, _, exponent = np.where(errors < (heights.max(), math.inf, STEEPEST), errors, math.inf).tolist()
     freedom = len(heights) - 3
     return LossLaw(
-        irreducible=Estimate.around(float(point[0]), errors[0], freedom=freedom),
-        exponent=Estimate.around(float(point[2]), errors[2], freedom=freedom),
+        irreducible=Estimate.around(float(point[0]), irreducible, freedom=freedom),
+        exponent=Estimate.around(float(point[2]), exponent, freedom=freedom),
         amplitude=math.exp(point[1] + point[2] * math.log(middle)),
     )
 
