@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from widthwise.experiments.beyond.decay import OTHERS, ROUGH
 from widthwise.experiments.beyond.growth import EXPERIMENTS as GROWTH
 from widthwise.experiments.experiment import Experiment
 from widthwise.experiments.registry import EXPERIMENTS
@@ -50,9 +51,21 @@ def test_comparisons_measure_exponents_to_the_end(name: str, scale: Scale):
     if name == "length":
         return  # compares losses
     for sweep in sweeps(name, scale):
+        others = name == "decay-rules" and set(sweep.all_settings) <= set(OTHERS)
         assert (sweep.precision is None) == (scale == "smoke")
         assert not sweep.until_verdict
-        assert sweep.all_seeds == ((0,) if scale == "smoke" else (0, 1))
+        assert sweep.all_seeds == ((0,) if scale == "smoke" or others else (0, 1))
+
+
+@pytest.mark.parametrize("scale", ["cpu", "gpu"])
+def test_other_decays_are_searched_roughly_and_at_the_ends_alone(scale: Scale):
+    widths = EXPERIMENTS["decay-rules"].sizes[scale].widths
+    of_each = {setting: sweep for sweep in sweeps("decay-rules", scale) for setting in sweep.all_settings}
+    for setting, sweep in of_each.items():
+        other = setting in OTHERS
+        assert sweep.all_sizes == ((widths[0], widths[-1]) if other else widths)
+        assert sweep.precision == pytest.approx(ROUGH if other else EXPERIMENTS["decay-rules"].sizes[scale].precision)
+    assert sum(setting in OTHERS for setting in of_each) == 5
 
 
 @pytest.mark.parametrize("experiment", GROWTH, ids=lambda one: one.name)

@@ -15,10 +15,10 @@ from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale, Size
 from widthwise.fit import Estimate
 from widthwise.report import showing
-from widthwise.report.exhibits import present
+from widthwise.report.exhibits import Table, present
 from widthwise.report.findings import Finding, Judgement
-from widthwise.report.showing import stated
-from widthwise.study.fits import GroupFit
+from widthwise.report.showing import signed, stated, with_interval
+from widthwise.study.fits import GroupFit, best_losses
 from widthwise.study.setting import Setting
 
 Named: TypeAlias = Mapping[str, Setting]
@@ -49,7 +49,7 @@ def comparison(
             findings=tuple(_findings(fits)),
             exhibits=present(
                 showing.transfers("sweeps", title, fits),
-                showing.exponents(fits),
+                _table(fits),
                 showing.loss_against_size({"": fits}),
                 showing.sensitivity(fits),
             ),
@@ -73,6 +73,27 @@ def comparison(
         },
         settings=lambda scale: compared(scale).values(),
         of_paper=False,
+    )
+
+
+def _table(fits: Mapping[str, GroupFit]) -> Table:
+    """Show what each setting reaches, and what is lost where it is scaled up without another search."""
+    axis, losses = showing.axis_of(fits.values()), {what: best_losses(fit) for what, fit in fits.items()}
+    sizes = sorted({trial.width for fit in fits.values() for trial in fit.trials})
+    return Table.of(
+        "summary",
+        "Exponents, costs and losses",
+        "The exponent of the best learning rate, with its 95 % interval: 0 means that the rate can be reused. What the "
+        "largest run loses with the rate that is best for the smallest. The eval loss with the best rate of each size.",
+        [
+            {
+                "group": what,
+                "exponent": with_interval(fit.transfer.law.exponent),
+                "cost of reusing the rate": _written(reuse_cost(fit)) or "–",
+                **{f"loss at {axis} {size}": signed(losses[what].get(size, math.nan), 3) for size in sizes},
+            }
+            for what, fit in fits.items()
+        ],
     )
 
 

@@ -104,6 +104,6 @@ EXPERIMENTS = (
         ),
         compared=lambda _: ALL,
         sizes=_sizes(TOGETHER.name, (1, 2, 4), {"smoke": {}, "cpu": {**_CPU, "width": 32, "batch": 8}})
-        | _sizes(TOGETHER.name, (1, 2, 4, 8), {"gpu": {"width": 128, "blocks": 4, "steps": 300}}),
+        | _sizes(TOGETHER.name, (1, 2, 4, 8), {"gpu": {"width": 128, "blocks": 4, "context": 64, "steps": 300}}),
     ),
 )
