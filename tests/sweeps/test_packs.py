@@ -6,11 +6,12 @@ import pytest
 
 from tests.sweeps.tiny import TINY
 from widthwise.models import count_parameters
-from widthwise.sweeps.memory import fitting
+from widthwise.sweeps.memory import lanes_that_fit
 from widthwise.sweeps.packs import Pack, plan
 from widthwise.sweeps.requests import SweepData, inputs_of
-from widthwise.sweeps.worker import train_pack
+from widthwise.sweeps.worker import resolved, train_pack
 from widthwise.train import Lanes, resolve
+from widthwise.train.cost import state_bytes
 
 DATA = SweepData(TINY)
 
@@ -83,9 +84,26 @@ def test_the_compiler_says_what_lanes_take():
     assert four < 2 * two  # text is shared
 
 
-@pytest.mark.parametrize(("limit", "lanes"), [(0, 1), (14, 1), (25, 3), (29, 3), (30, 4)])
-def test_lanes_are_extrapolated_to_what_a_limit_allows(limit, lanes):
-    assert fitting(two=20, four=30, limit=limit) == lanes
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_lanes_that_fit_take_less_than_there_is(monkeypatch, optimizer: str):
+    class Device:
+        def __init__(self, limit: int) -> None:
+            self.limit = limit
+
+        def memory_stats(self) -> dict[str, int]:
+            return {"bytes_limit": self.limit}
+
+    pack = Pack.of([wanted(optimizer=optimizer)])
+    _, (run,) = resolved(pack)
+    one = state_bytes(run.program.model, run.program.optimizer)
+
+    def fitting(limit: int) -> int:
+        monkeypatch.setattr("widthwise.sweeps.memory.jax.devices", lambda: [Device(limit)])
+        return lanes_that_fit(pack, lambda _: False)
+
+    assert fitting(0) == fitting(one) == 1  # at least one is tried
+    assert 100 < fitting(1000 * one) < 1000
+    assert fitting(4000 * one) == pytest.approx(4 * fitting(1000 * one), abs=4)
 
 
 def test_lanes_that_fill_up_a_pack_change_nothing_and_are_not_told(monkeypatch):
