@@ -79,7 +79,7 @@ def measure(part: str, width: int, remat: str | None = None) -> None:
     steps = Steps(lanes, count)
     steps()
     first = time.perf_counter() - began
-    found = settings.median_seconds(steps) / count
+    found = settings.median_seconds(steps, setting.repeats) / count
     peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 1e9
     tell(
         part=part,

@@ -15,10 +15,10 @@ from widthwise.train.gpus import gpu_here
 def test_a_mocked_gpu_takes_the_memory_of_the_one_that_is_here(remat: str):
     if (gpu := gpu_here()) is None:
         pytest.skip("this kind of GPU is not described")
-    spec = Spec(width=1024, blocks=8, head_dim=128, context=512, vocabulary=32101, batch=32, data="synthetic")
+    spec = Spec(width=2048, blocks=8, head_dim=128, context=512, vocabulary=32101, batch=256, data="synthetic")
     run = resolve(replace(spec, dtype="bfloat16", steps=100, warmup=0), vocabulary=32101, data={})
     program = replace(run.program, model=replace(run.program.model, remat=remat, for_gpu=True))
-    mocked = Target(gpu).memory(program, run.lane, batch=32, devices=1)
-    real = elsewhere._memory(program, run.lane, 32, jax.devices()[:1], dict(FOR_GPUS))
+    mocked = Target(gpu).memory(program, run.lane, batch=256, devices=1)
+    real = elsewhere._memory(program, run.lane, 256, jax.devices()[:1], dict(FOR_GPUS))
     assert mocked.arguments == real.arguments
     assert mocked.temporaries == pytest.approx(real.temporaries, rel=0.1)

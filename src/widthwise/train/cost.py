@@ -174,11 +174,16 @@ def _kept(recomputes: Rematerialization, *, several: bool) -> int:
 
 
 def _again(model: Transformer, batch: int) -> float:
-    """Count the FLOPs of what the backward pass computes again: the products of a forward pass, or none."""
+    """Count the FLOPs of what the backward pass computes again: a forward pass but for the last product of each block.
+
+    No gradient needs what that one returns.
+    """
     if model.recomputes not in ("block", "full"):
         return 0.0
-    readout = 6.0 * model.width * model.vocabulary * batch * model.context
-    return (flops_per_step(model, batch) - (readout if model.recomputes == "block" else 0)) / 3
+    tokens = batch * model.context
+    last = 2.0 * 4 * model.width**2 * model.blocks * tokens
+    readout = 2.0 * model.width * model.vocabulary * tokens if model.recomputes == "block" else 0.0
+    return flops_per_step(model, batch) / 3 - last - readout
 
 
 def _bytes(tree: PyTree, devices: int) -> int:
