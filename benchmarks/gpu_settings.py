@@ -45,7 +45,7 @@ LARGE = {
     4096: ("block",),
     6144: ("block",),
 }
-"""What is computed again at which width: without more of that, a model does not fit."""
+"""What to compute again at each width: the least that fits, and at two of them `block` as well, to compare."""
 LANES = 32
 MODES = ("compile", "reduce-overhead", "graph")
 OPTIMIZERS = ("adam", "adam_atan2", "adam_ps", "adafactor", "muon", "muon_max")

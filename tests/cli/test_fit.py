@@ -116,6 +116,35 @@ def test_reusing_a_rate_and_a_decay_is_compared_with_the_best_decay_of_each_widt
     )
 
 
+def test_decays_are_compared_with_the_seeds_that_they_share(tmp_path, capsys):
+    filled(
+        tmp_path,
+        group(exponent=0, weight_decay=1e-2, seeds=2),  # seed 1 is worse by 0.001
+        group(exponent=0, weight_decay=1e-3, seeds=1, worse=(0.0003, 0.0003, 0.0003)),
+    )
+    assert main(["fit", str(tmp_path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["decays"]
+    assert found["weight_decay"] == 1e-2
+    for pair, loss in zip(found["reuse"], (3.0, 2.9, 2.8), strict=True):
+        assert (pair["best_decay"], pair["given_up"]) == (1e-2, pytest.approx(0, abs=1e-5))
+        assert pair["eval_loss"] == pytest.approx(loss, abs=4e-4)
+
+
+def test_decays_are_not_compared_where_only_one_was_searched(tmp_path, capsys):
+    ends = [pair for pair in group(exponent=0, weight_decay=1e-3, worse=(0.1, 0, 0)) if pair[0].request["width"] != 128]
+    filled(tmp_path, group(exponent=0, weight_decay=1e-2, worse=(0, 0, 0.1)), iter(ends))
+    assert main(["fit", str(tmp_path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["decays"]
+    assert [(pair["width"], pair["best_decay"]) for pair in found["reuse"]] == [(64, 1e-2), (256, 1e-3)]
+    at_the_base = [pair for pair in ends if pair[0].request["width"] == 256]
+    with Study.open(tmp_path / "other") as study:
+        for pairs in (list(group(exponent=0, weight_decay=1e-2)), at_the_base):
+            study.ask([asked for asked, _ in pairs])
+            study.record([outcome for _, outcome in pairs])
+    assert main(["fit", str(tmp_path / "other"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decays"] == []
+
+
 def test_steps_that_follow_from_the_width_do_not_split_a_group(tmp_path, capsys):
     pairs = [
         (Request(request={**asked.request, "steps": asked.request["width"]}, id=asked.id, identity={}), outcome)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from widthwise.fit import fit_loss_law
+from widthwise.fit.losslaw import STEEPEST
 
 SIZES = [1e5 * 4**doubling for doubling in range(7)]
 
@@ -49,6 +50,10 @@ def test_intervals_wider_than_all_that_is_possible_are_infinite():
     straight = fit_loss_law(SIZES[:5], [3.0, 2.9, 2.79, 2.67, 2.54])  # in log-log: nothing says where it levels off
     assert straight.irreducible.half_width == math.inf
     assert straight.exponent.half_width < 1
+    rng = np.random.default_rng(0)  # with four sizes, Student's t is 12.7
+    for _ in range(100):
+        few = fit_loss_law(SIZES[:4], [1.7 + 400 * size**-0.34 + 0.02 * rng.normal() for size in SIZES[:4]])
+        assert few.exponent.half_width <= STEEPEST or few.exponent.half_width == math.inf
 
 
 def test_losses_that_do_not_fall_leave_the_exponent_open():

@@ -20,6 +20,11 @@ SPEC = {"width": 64, "blocks": 4, "batch": 32, "steps": 300, "warmup": 30, "cont
             512,
             {"width": 512, "blocks": 16, "batch": 256, "steps": 300, "warmup": 30, "eval_batches": 1},
         ),
+        (
+            "together",
+            8,
+            {"width": 8, "blocks": 1, "batch": 4, "steps": 300, "warmup": 30, "eval_batches": 64},
+        ),
     ],
 )
 def test_a_size_changes_the_fields_of_its_axis_and_is_read_back(axis, size, changed):

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.sweeps.tiny import TINY
-from widthwise.models import count_parameters
 from widthwise.sweeps.memory import lanes_that_fit
 from widthwise.sweeps.packs import Pack, plan
-from widthwise.sweeps.requests import SweepData, inputs_of
+from widthwise.sweeps.requests import SweepData
 from widthwise.sweeps.worker import resolved, train_pack
-from widthwise.train import Lanes, resolve
 from widthwise.train.cost import state_bytes
 
 DATA = SweepData(TINY)
@@ -72,16 +70,6 @@ def test_what_is_left_of_a_plan_is_packed_as_before():
     before = plan(runs, lambda _: 2)
     after = plan([run for run in runs if run.id not in before[0].ids], lambda _: 2)
     assert [pack.key for pack in after] == [pack.key for pack in before[1:]]
-
-
-def test_the_compiler_says_what_lanes_take():
-    inputs, run = inputs_of(TINY), resolve(replace(TINY, optimizer="sgd"), vocabulary=257, data={})
-    two, four = (
-        Lanes(run.program, [run.lane] * count, inputs.batches, side_by_side=True).chunk_bytes(2) for count in (2, 4)
-    )
-    parameters = 4 * count_parameters(run.program.model).total
-    assert 2 * parameters < (four - two) / 2  # they and their momentum
-    assert four < 2 * two  # text is shared
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])

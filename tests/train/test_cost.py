@@ -36,7 +36,7 @@ def test_state_is_parameters_gradients_and_moments_and_what_orthogonalization_ne
 
 with open(Path(__file__).with_name("compiler-memory.csv")) as file:
     COMPILED = [*csv.DictReader(file)]
-"""What XLA's compiler (of JAX 0.10.2) says for H200s that it is told about: bytes on each, in bfloat16."""
+"""What XLA's compiler (JAX 0.10.2, and 0.11.2 in three rows) says for H200s that it is told about: bytes on each."""
 
 
 @pytest.mark.parametrize("row", COMPILED, ids=lambda row: "-".join([*row.values()][:-2]))
@@ -48,14 +48,14 @@ def test_the_estimate_is_close_to_what_the_compiler_for_gpus_says(row: dict[str,
     assert estimated == pytest.approx(int(row["temporaries"]), rel=0.25)
 
 
-def test_what_is_computed_again_costs_what_the_compiler_says():
+def test_what_is_computed_again_costs_what_the_compiler_says_and_the_logits():
     model = Transformer(width=256, blocks=2, head_dim=64, context=32, vocabulary=401)
     tokens = jax.ShapeDtypeStruct((8, model.context), np.int32)
 
     def flops(remat: str) -> float:
         chosen = replace(model, remat=remat)
         gradients = jax.jit(jax.grad(lambda params, x: chosen.losses(params, x, x, 0.25).mean()))
-        return gradients.lower(model.shapes(), tokens).compile().cost_analysis()["flops"]
+        return (gradients.lower(model.shapes(), tokens).compile().cost_analysis() or {})["flops"]
 
     def again(remat: str) -> float:
         return estimate(
@@ -64,7 +64,7 @@ def test_what_is_computed_again_costs_what_the_compiler_says():
 
     assert again("none") == again("activation") == 0
     assert again("block") == pytest.approx(flops("block") - flops("none"), rel=0.05)
-    assert again("full") - again("block") == pytest.approx(2 * 8 * 32 * 256 * 401)  # the logits
+    assert again("full") - again("block") == pytest.approx(2 * 8 * 32 * 256 * 401)
 
 
 def test_the_sizes_of_the_largest_model_can_be_measured():

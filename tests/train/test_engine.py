@@ -12,6 +12,7 @@ import pytest
 
 from tests.train.runs import LANGUAGE, MODEL, lane, program
 from widthwise.data import Order, Streamed
+from widthwise.models import count_parameters
 from widthwise.theory import PARAMETERIZATIONS
 from widthwise.train import Checkpoints, Lanes, Spec, resolve, train
 from widthwise.train.lanes import take_steps
@@ -33,6 +34,14 @@ def test_the_loss_approaches_the_entropy_and_the_model_never_goes_below_it():
     assert min(distances) > 0
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] < 0.05 < distances[0]
+
+
+def test_the_compiler_says_what_lanes_take():
+    def taken(count: int) -> int:
+        return Lanes(program(optimizer="sgd"), [lane()] * count, LANGUAGE, side_by_side=True).chunk_bytes(2)
+
+    parameters = 4 * count_parameters(MODEL).total
+    assert 2 * parameters < (taken(4) - taken(2)) / 2  # they and their momentum
 
 
 def distance(lanes: Lanes, states) -> float:

@@ -1,7 +1,7 @@
-"""An experiment as a value: what the paper claims, the settings to train, and how the results are read.
+"""An experiment as a value: what is claimed, the settings to train, and how the results are read.
 
 What to train follows from the settings, a size, and what was chosen on the command line, so that an experiment's file
-states what the paper did and nothing about options.
+states what is compared and nothing about options.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ class Reading:
     """What an experiment's results say.
 
     Attributes:
-        findings: What they say about the paper's claims.
+        findings: What they say about the claims.
         exhibits: The figures and tables to show.
         notes: What a reader has to know, such as where a scale differs from the paper; a sentence each.
     """
@@ -42,13 +42,13 @@ class Experiment:
     Attributes:
         name: Its name on the command line.
         title: What it is about, in a few words.
-        claim: What the paper claims, in a sentence, with the place where it does.
+        claim: What is claimed, in a sentence, with its source.
         read: Reads what a study holds of it, complete or not.
         sizes: What each scale trains; empty for an experiment that trains nothing.
         settings: Returns the settings of a scale, in the order in which they are shown.
         size_of: Returns what a setting is trained at, if that is not the size of the whole experiment.
         probes: Whether alignment is measured at the optimum of each search.
-        of_paper: Whether it tests claims of the paper, and not explanations of our own.
+        of_paper: Whether it is one of the paper's.
     """
 
     name: str
@@ -95,6 +95,8 @@ def _sweep(
 ) -> Sweep:
     """Return the sweep of settings of one optimizer that are trained at one size."""
     widths = tuple(sorted(choice.widths)) or size.widths
+    if size.only_ends:
+        widths = tuple(dict.fromkeys((widths[0], widths[-1])))
     base = prepare(size.spec(optimizer, width=widths[0]))
     if size.base.base_tokens == size.base.tokens:
         base = replace(base, base_tokens=base.tokens)  # with other steps, it is still the base

@@ -1,4 +1,4 @@
-"""How an experiment judges the paper's claims, from its own runs.
+"""How an experiment judges claims, from its own runs.
 
 Losses are compared at the optimum that was fitted, at the largest width and seed by seed, with the interval of the fit.
 As in the paper's choice of constants, they count as the same within 0.1 %. Seeds seldom tell so little apart. So the

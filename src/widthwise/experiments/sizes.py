@@ -1,4 +1,4 @@
-"""The four scales at which every experiment runs: what is trained, how wide, how long.
+"""The four scales at which experiments run: what is trained, how wide, how long.
 
 `smoke` shows that everything works; `cpu` shows the paper's effects in minutes on two cores, as far as they appear at
 that size; `gpu` measures them in minutes to an hour on one GPU; `paper` is the paper's own setup ("Experimental
@@ -37,6 +37,7 @@ class Size:
         scale: Its name.
         base: What all runs share.
         widths: The widths.
+        only_ends: Whether only the smallest and the largest width are trained, whichever widths are chosen.
         axis: What grows.
         growth: How many times as large as the base sizes along another axis than width are.
         starts: Where the search for a learning rate starts, by optimizer.
@@ -56,6 +57,7 @@ class Size:
     scale: Scale
     base: Spec
     widths: tuple[int, ...]
+    only_ends: bool = False
     axis: str = WIDTH.name
     growth: tuple[float, ...] = ()
     starts: Mapping[str, float] = field(default_factory=STARTS.copy)

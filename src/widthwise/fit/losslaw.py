@@ -10,7 +10,7 @@ minimum on it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,15 +86,18 @@ def fit_loss_law(parameters: Sequence[float], losses: Sequence[float]) -> LossLa
     fits = [optimize.least_squares(residuals, start, **search) for start in _starts(sizes, heights)]
     best = min(fits, key=lambda fit: float(fit.cost))
     point = np.asarray(best.x, float)
-    errors = _errors(residuals(point), slopes(point))
-    # Beyond all that either number could be, an error is no number worth reading.
-    irreducible, _, exponent = np.where(errors < (heights.max(), math.inf, STEEPEST), errors, math.inf).tolist()
+    errors = _errors(residuals(point), slopes(point)).tolist()
     freedom = len(heights) - 3
     return LossLaw(
-        irreducible=Estimate.around(float(point[0]), irreducible, freedom=freedom),
-        exponent=Estimate.around(float(point[2]), exponent, freedom=freedom),
+        irreducible=_open(Estimate.around(float(point[0]), errors[0], freedom=freedom), float(heights.max())),
+        exponent=_open(Estimate.around(float(point[2]), errors[2], freedom=freedom), STEEPEST),
         amplitude=math.exp(point[1] + point[2] * math.log(middle)),
     )
+
+
+def _open(estimate: Estimate, widest: float) -> Estimate:
+    """Return an estimate without its interval, if that is wider than what is searched: then it says nothing."""
+    return replace(estimate, low=-math.inf, high=math.inf) if estimate.half_width > widest else estimate
 
 
 def _starts(sizes: Array, heights: Array) -> list[Array]:

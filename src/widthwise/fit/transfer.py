@@ -31,6 +31,8 @@ WORSE = 0.01
 
 GROWN = {"width": "wider", "depth": "deeper", "tokens": "longer", "together": "larger"}
 """What a larger run is called along the axes on which it should be better; a larger batch need not be."""
+CALLED = {"together": "width"}
+"""What a size is called, where it is not called as its axis."""
 
 
 class TransferOutcome(StrEnum):
@@ -63,8 +65,9 @@ class TransferVerdict:
     def __str__(self) -> str:
         known = f"exponent {self.exponent}" if math.isfinite(self.exponent.value) else "fewer than two optima known"
         widths = ", ".join(str(width) for width in self.left_out)
-        left_out = f" (optimum not inside what was tried at {self.axis} {widths})" if widths else ""
-        worse = f"; {GROWN[self.axis]} is worse at {self.axis} {', '.join(map(str, self.worse))}" if self.worse else ""
+        called = CALLED.get(self.axis, self.axis)
+        left_out = f" (optimum not inside what was tried at {called} {widths})" if widths else ""
+        worse = f"; {GROWN[self.axis]} is worse at {called} {', '.join(map(str, self.worse))}" if self.worse else ""
         return f"{self.outcome}: {known}{left_out}{worse}"
 
 

@@ -64,7 +64,7 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A claim of the paper, and what was measured here.
+    """A claim, and what was measured here.
 
     Attributes:
         claim: What the paper claims, in a few words.

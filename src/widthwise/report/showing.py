@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from widthwise.fit import Estimate, Optimum
-from widthwise.fit.transfer import GROWN
+from widthwise.fit.transfer import CALLED, GROWN
 from widthwise.report.exhibits import Lines, Panel, Series, Table, Transfers
 from widthwise.study.axes import AXES, WIDTH
 from widthwise.study.fits import GroupFit, best_losses
@@ -181,9 +181,14 @@ def axis_of(fits: Iterable[GroupFit]) -> str:
     return next((fit.transfer.axis for fit in fits), WIDTH.name)
 
 
+def size_along(axis: str) -> str:
+    """Return what a figure calls the sizes along an axis."""
+    return SIZES.get(axis, axis)
+
+
 def _about(caption: str, axis: str) -> str:
     """Return a caption about width for another axis."""
-    return caption.replace(WIDTH.name, SIZES.get(axis, axis))
+    return caption.replace(WIDTH.name, CALLED.get(axis) or size_along(axis))
 
 
 def along(name: str, axis: str) -> str:
@@ -235,7 +240,7 @@ def sensitivity(fits: Mapping[str, GroupFit]) -> Table:
         rate, octaves = optimum.learning_rate.value, optimum.octaves_to_edge
         return {
             "group": heading,
-            axis: str(optimum.width),
+            CALLED.get(axis, axis): str(optimum.width),
             "optimal rate": (f"{rate:.3g}" if math.isfinite(rate) else "–") + ("" if optimum.interior else " ?"),
             "eval loss": signed(optimum.eval_loss, 4),
             "curvature": signed(optimum.curvature.value, 4),

@@ -17,7 +17,7 @@ from widthwise.fit import Transfer
 from widthwise.report import points, ticks
 from widthwise.report.exhibits import Transfers
 from widthwise.report.points import DrawnSize
-from widthwise.report.showing import SIZES, signed, with_interval
+from widthwise.report.showing import signed, size_along, with_interval
 from widthwise.report.style import INK, PAPER, PARAMETERIZATIONS, label_panel, panel_grid, ramp
 from widthwise.study.fits import GroupFit
 
@@ -43,7 +43,7 @@ def draw(exhibit: Transfers) -> Figure:
         above.tick_params(labelleft=bool(above.get_ylabel()))
         middle = (low + high) / 2
         _draw_optima(below, fit, drawn, widths, (middle - half, middle + half))
-        label_panel(below, "", SIZES.get(fit.transfer.axis, fit.transfer.axis), "optimal learning rate")
+        label_panel(below, "", size_along(fit.transfer.axis), "optimal learning rate")
         _write_exponent(below, fit.transfer, paper)
     _draw_legend(figure, colours, exhibit.fits[0].transfer.axis)
     return figure

@@ -35,10 +35,10 @@ class Axis:
     cost: Callable[[int], float] = float
 
 
-def _in_batches_of(spec: Mapping[str, Any], batch: int) -> dict[str, int]:
+def _in_batches_of(spec: Mapping[str, Any], batch: int, longer: float = 1) -> dict[str, int]:
     ratio = spec["batch"] / batch
     evaluations = max(1, round(spec["eval_batches"] * ratio))
-    return {"batch": batch, **_with_steps(spec, spec["steps"] * ratio), "eval_batches": evaluations}
+    return {"batch": batch, **_with_steps(spec, spec["steps"] * ratio * longer), "eval_batches": evaluations}
 
 
 def _with_steps(spec: Mapping[str, Any], steps: float) -> dict[str, int]:
@@ -47,9 +47,8 @@ def _with_steps(spec: Mapping[str, Any], steps: float) -> dict[str, int]:
 
 def _everything(spec: Mapping[str, Any], width: int) -> dict[str, int]:
     ratio = width / spec["width"]
-    longer = {**spec, **_with_steps(spec, spec["steps"] * ratio)}
     blocks = max(1, round(spec["blocks"] * ratio ** (2 / 3)))
-    return {"width": width, "blocks": blocks, **_in_batches_of(longer, max(1, round(spec["batch"] * ratio)))}
+    return {"width": width, "blocks": blocks, **_in_batches_of(spec, max(1, round(spec["batch"] * ratio)), ratio)}
 
 
 def _tokens_per_step(spec: Mapping[str, Any]) -> int:

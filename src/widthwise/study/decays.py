@@ -1,14 +1,17 @@
 """Reusing a learning rate and a weight decay together: what groups that differ in their decay say about it.
 
 Each group is a search for the learning rate at one decay. At the base width, the best of them gives a rate and a decay.
-At another width, the same two are compared with the best that any of the decays reaches there.
+At another width, the same two are compared with the best that any of the decays reaches there. Groups are compared
+where two or more were searched, with the seeds that they share.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any
 
+from widthwise.fit import Transfer
 from widthwise.study.fits import GroupFit
 from widthwise.theory import INDEPENDENT
 
@@ -90,35 +93,44 @@ def _by_rule(groups: Sequence[GroupFit]) -> Iterator[DecayTransfer]:
 
 
 def _compare(rule: str, fits: Sequence[GroupFit]) -> DecayTransfer | None:
-    losses = {fit.setting.weight_decay: {x.width: x for x in fit.transfer.optima if x.interior} for fit in fits}
-    widths = sorted({width for optima in losses.values() for width in optima})
-    if not widths:
-        return None
-    # A group that lacks an optimum at the base width measures its reuse from another one.
-    base = {decay: optima[widths[0]] for decay, optima in losses.items() if widths[0] in optima}
-    chosen = min(base, key=lambda decay: base[decay].eval_loss)
-    transfer = next(fit.transfer for fit in fits if fit.setting.weight_decay == chosen)
+    of_decay = {fit.setting.weight_decay: fit.transfer for fit in fits}
+    widths = sorted(
+        {optimum.width for transfer in of_decay.values() for optimum in transfer.optima if optimum.interior}
+    )
+    losses = {width: _losses(of_decay, width) for width in widths}
+    if not widths or not losses[widths[0]]:
+        return None  # nothing to choose from
+    base = losses[widths[0]]
+    chosen = min(base, key=base.__getitem__)
+    transfer = of_decay[chosen]
+    own = {optimum.width: optimum for optimum in transfer.optima if optimum.interior}
     pairs: list[ReusedPair] = []
     for reused in transfer.reuse:
-        here = {decay: optima[reused.width].eval_loss for decay, optima in losses.items() if reused.width in optima}
-        if here:
-            best = min(here, key=lambda decay: here[decay])
-            pairs.append(
-                ReusedPair(
-                    width=reused.width,
-                    eval_loss=reused.eval_loss,
-                    best_decay=best,
-                    given_up=reused.eval_loss - here[best],
-                )
-            )
+        if here := losses.get(reused.width, {}):
+            best, loss = min(here, key=here.__getitem__), reused.eval_loss
+            if chosen in here:
+                loss *= here[chosen] / own[reused.width].eval_loss  # with the seeds that are compared
+            pairs.append(ReusedPair(width=reused.width, eval_loss=loss, best_decay=best, given_up=loss - here[best]))
     return DecayTransfer(
         title=replace(fits[0].setting, weight_decay=0.0, decay_rule=INDEPENDENT.name).title,
         rule=rule,
         weight_decay=chosen,
-        learning_rate=base[chosen].learning_rate.value,
+        learning_rate=own[widths[0]].learning_rate.value,
         base_width=widths[0],
         reuse=tuple(pairs),
     )
+
+
+def _losses(of_decay: Mapping[float, Transfer], width: int) -> dict[float, float]:
+    """Return the best loss of each decay at a width, with the seeds that all share; empty if there are not two."""
+    levels = {
+        decay: optimum.levels
+        for decay, transfer in of_decay.items()
+        for optimum in transfer.optima
+        if optimum.width == width and optimum.interior
+    }
+    seeds = set[int].intersection(*map(set, levels.values())) if len(levels) > 1 else ()
+    return {decay: math.exp(fmean(each[seed].value for seed in seeds)) for decay, each in levels.items() if seeds}
 
 
 def _cost(pair: ReusedPair) -> str:

@@ -210,8 +210,7 @@ class Driver:
             note = self._note(pack)
             fit: int | None = self.study.get(note)
             if fit is None:
-                one = replace(pack.only(pack.ids[:1]), options=self._options)
-                fit = int(self._ask("lanes", lanes_that_fit, one))
+                fit = int(self._ask("lanes", lanes_that_fit, pack.only(pack.ids[:1])))
                 self.study.put(note, fit)
         except ValueError as error:
             width = pack.specs[0].width
@@ -222,7 +221,7 @@ class Driver:
     def _note(self, pack: Pack) -> str:
         if self._device is None:
             self._device = str(self._ask("device", describe_device, None))
-        return f"lanes/{self._device}/{pack.program}/{self._options.chunk}"
+        return f"lanes/{self._device}/{pack.program}"
 
     def _ask(self, key: str, work: Callable[..., Any], payload: Any) -> Any:
         """Return what a worker answers; raise ValueError if it fails. Nothing else may be running."""

@@ -25,8 +25,8 @@ def describe_device(_: None, tell: Tell) -> str:
 def lanes_that_fit(pack: Pack, tell: Tell) -> int:
     """Return how many runs like the first of a pack, side by side, the device has memory for.
 
-    This is an estimate. The compiler knows, but takes longer to answer than many a pack takes to train, and a pack that
-    runs out of memory is halved.
+    This is an estimate. The compiler knows, but asking it often takes longer than training the pack. If a pack runs
+    out of memory, it is halved.
     """
     del tell
     _, (run, *_) = resolved(pack)

@@ -16,7 +16,7 @@ from widthwise.sweeps.sweep import Sweep
 from widthwise.train import Spec
 
 OWN = [name for name, experiment in EXPERIMENTS.items() if not experiment.of_paper]
-CASES = [(name, scale) for name in OWN for scale in EXPERIMENTS[name].sizes]
+COMPARISONS = [(name, scale) for name in OWN if name != "length" for scale in EXPERIMENTS[name].sizes]
 
 
 def sweeps(name: str, scale: Scale, **options) -> list[Sweep]:
@@ -46,10 +46,8 @@ def test_smoke_is_small(name: str):
     assert runs <= 300
 
 
-@pytest.mark.parametrize(("name", "scale"), CASES)
+@pytest.mark.parametrize(("name", "scale"), COMPARISONS)
 def test_comparisons_measure_exponents_to_the_end(name: str, scale: Scale):
-    if name == "length":
-        return  # compares losses
     for sweep in sweeps(name, scale):
         others = name == "decay-rules" and set(sweep.all_settings) <= set(OTHERS)
         assert (sweep.precision is None) == (scale == "smoke")
@@ -66,6 +64,8 @@ def test_other_decays_are_searched_roughly_and_at_the_ends_alone(scale: Scale):
         assert sweep.all_sizes == ((widths[0], widths[-1]) if other else widths)
         assert sweep.precision == pytest.approx(ROUGH if other else EXPERIMENTS["decay-rules"].sizes[scale].precision)
     assert sum(setting in OTHERS for setting in of_each) == 5
+    chosen = sweeps("decay-rules", scale, choice=Choice(widths=(256, 64, 128)))
+    assert {sweep.all_sizes for sweep in chosen} == {(64, 128, 256), (64, 256)}
 
 
 @pytest.mark.parametrize("experiment", GROWTH, ids=lambda one: one.name)

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tests.experiments.studies import Truth, exhibit, find, level, read
+from widthwise.experiments.beyond.decay import DECAY
 from widthwise.experiments.registry import EXPERIMENTS
 from widthwise.experiments.results import Results
 from widthwise.report.exhibits import Transfers
@@ -46,6 +47,12 @@ def test_a_rule_that_lets_the_rate_transfer_is_told_from_one_that_does_not(study
     cost = find(reading, "costs the largest less", "nothing changes")
     assert cost.measured.startswith(f"{100 * math.expm1(0.1 * 1.5**2):.2f} % [")
     assert find(reading, "costs the largest less", "branches as 1/L (completep)").measured.startswith("0.00 % [0.00, ")
+    summary = exhibit(reading, "summary")
+    rows = [dict(zip(summary.columns, row, strict=True)) for row in summary.rows]
+    assert [row["group"] for row in rows] == [one.of for one in reading.findings[:3]]
+    assert [row["exponent"] for row in rows] == [one.measured.removeprefix("exponent ") for one in reading.findings[:3]]
+    assert [row["cost of reusing the rate"] for row in rows] == [one.measured for one in reading.findings[3:]]
+    assert (rows[0]["loss at depth 2"], rows[0]["loss at depth 16"]) == ("1.932", "1.741")
     sweeps = exhibit(reading, "sweeps-depth")
     assert isinstance(sweeps, Transfers)
     assert sweeps.panels[0] == "nothing changes"
@@ -76,6 +83,29 @@ def test_a_rate_with_which_the_largest_run_diverges_costs_everything(study: Stud
     )
     cost = find(reading, "costs the largest less", "independent decay")
     assert (cost.verdict, cost.measured) == (Judgement.FAILS, "it diverges")
+
+
+@pytest.mark.parametrize("missing", ["", "independent"])
+def test_rates_and_decays_are_compared_as_pairs(study: Study, missing: str):
+    """At the smallest width, the decay of the comparison is best, and at the largest none."""
+
+    def answers(setting, width):
+        best = setting.weight_decay == (DECAY if width == 32 else 0)
+        return Truth(octaves=-6, loss=2.0 if best else 2.1)
+
+    def ended(spec):
+        return spec.width < 256 or not spec.weight_decay or spec.decay_rule != missing
+
+    table = exhibit(read(study, "decay-rules", answers, ended=ended), "pairs")
+    rules = [f"{rule} decay" for rule in ("independent", "coupled", "sqrt", "inverse") if rule != missing]
+    assert [row[:-1] for row in table.rows] == [(rule, "0.001", "0.0156", "2.100", "0") for rule in rules]
+    assert [float(row[-1].removesuffix(" %")) for row in table.rows] == pytest.approx([5] * len(rules), abs=0.02)
+
+
+def test_what_grows_together_is_called_a_width(study: Study):
+    reading = read(study, "together", level())
+    assert exhibit(reading, "summary").columns[-1] == "loss at width 128"
+    assert exhibit(reading, "sensitivity-together").columns[1] == "width"
 
 
 def test_effects_that_longer_training_brings_out(study: Study):

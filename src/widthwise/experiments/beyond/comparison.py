@@ -14,6 +14,7 @@ from widthwise.experiments.findings import percent_interval, reuse_cost
 from widthwise.experiments.results import Results
 from widthwise.experiments.sizes import Scale, Size
 from widthwise.fit import Estimate
+from widthwise.fit.transfer import CALLED
 from widthwise.report import showing
 from widthwise.report.exhibits import Table, present
 from widthwise.report.findings import Finding, Judgement
@@ -78,7 +79,8 @@ def comparison(
 
 def _table(fits: Mapping[str, GroupFit]) -> Table:
     """Show what each setting reaches, and what is lost where it is scaled up without another search."""
-    axis, losses = showing.axis_of(fits.values()), {what: best_losses(fit) for what, fit in fits.items()}
+    axis = showing.axis_of(fits.values())
+    called, losses = CALLED.get(axis, axis), {what: best_losses(fit) for what, fit in fits.items()}
     sizes = sorted({trial.width for fit in fits.values() for trial in fit.trials})
     return Table.of(
         "summary",
@@ -90,7 +92,7 @@ def _table(fits: Mapping[str, GroupFit]) -> Table:
                 "group": what,
                 "exponent": with_interval(fit.transfer.law.exponent),
                 "cost of reusing the rate": _written(reuse_cost(fit)) or "–",
-                **{f"loss at {axis} {size}": signed(losses[what].get(size, math.nan), 3) for size in sizes},
+                **{f"loss at {called} {size}": signed(losses[what].get(size, math.nan), 3) for size in sizes},
             }
             for what, fit in fits.items()
         ],

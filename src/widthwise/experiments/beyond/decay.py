@@ -6,6 +6,7 @@ decays as well. They are searched at the smallest and the largest width alone, w
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from widthwise.experiments.beyond.comparison import Named, comparison
@@ -21,9 +22,9 @@ from widthwise.theory import DECAY_RULES
 DECAY = 1e-3
 """The decay of the comparison."""
 MORE = 4e-3
-"""The decay beside it; without any, all rules are the same."""
+"""A larger one."""
 ROUGH = 0.25
-"""The precision of exponents with other decays than the one of the comparison: only their best losses are read."""
+"""The precision of exponents with other decays: only their best losses are read, which are compared seed by seed."""
 _SIZES: dict[Scale, Size] = {
     "smoke": SIZES["smoke"],
     "cpu": SIZES["cpu"].at_widths(32, 64, 128, 256, blocks=2, context=64, steps=600, warmup=100),
@@ -36,7 +37,7 @@ def _with(decay: float) -> Named:
 
 
 OTHERS = (Setting(), *_with(MORE).values())
-"""The other decays, by rule."""
+"""No decay, and the larger one with every rule."""
 _BY_RATE = comparison(
     "decay-rules",
     title="How should weight decay change with width?",
@@ -52,35 +53,38 @@ _BY_RATE = comparison(
 def _size(size: Size, setting: Setting) -> Size:
     if setting not in OTHERS:
         return size
-    ends = (size.widths[0], size.widths[-1])
-    return replace(size, widths=ends, precision=size.precision and ROUGH, seeds=size.seeds[:1])
+    return replace(size, only_ends=True, precision=size.precision and max(size.precision, ROUGH), seeds=size.seeds[:1])
 
 
 def _read(results: Results) -> Reading:
     reading, fits = _BY_RATE.read(results), results.of((*_with(DECAY).values(), *OTHERS))
-    return replace(reading, exhibits=(*reading.exhibits, *present(_table(decay_transfers(fits.values())))))
+    widest = max((optimum.width for fit in fits.values() for optimum in fit.transfer.optima), default=0)
+    rows = [*_reused(decay_transfers(fits.values()), widest)]
+    return replace(reading, exhibits=(*reading.exhibits, *present(_table(rows))))
 
 
-def _table(found: list[DecayTransfer]) -> Table:
-    """Show what is lost where rate and decay are chosen at the smallest width and used at the largest."""
+def _reused(found: list[DecayTransfer], width: int) -> Iterator[dict[str, str]]:
+    """Write what it costs to reuse the best rate and decay of the smallest width, a rule at a time."""
+    for one in found:
+        for pair in one.reuse:
+            if pair.width == width > one.base_width and math.isfinite(pair.eval_loss):
+                yield {
+                    "group": f"{one.rule} decay",
+                    "best decay": f"{one.weight_decay:g}",
+                    "best rate": f"{one.learning_rate:.3g}",
+                    "loss when reused": signed(pair.eval_loss, 3),
+                    "best decay for the largest": f"{pair.best_decay:g}",
+                    "cost": percent(pair.given_up / (pair.eval_loss - pair.given_up)),
+                }
+
+
+def _table(rows: list[dict[str, str]]) -> Table:
     return Table.of(
         "pairs",
         "Reusing rate and decay together",
-        "The learning rate and the decay that are best at the smallest width, next to the best pair of those that were "
-        "tried at the largest.",
-        [
-            {
-                "group": f"{one.rule} decay",
-                f"best decay at {one.base_width}": f"{one.weight_decay:g}",
-                "its rate": f"{one.learning_rate:.3g}",
-                f"loss with them at {last.width}": signed(last.eval_loss, 3),
-                "best decay there": f"{last.best_decay:g}",
-                "cost": percent(last.given_up / (last.eval_loss - last.given_up)),
-            }
-            for one in found
-            for last in one.reuse[-1:]
-            if last.width > one.base_width and math.isfinite(last.eval_loss)
-        ],
+        "The decay and the learning rate that are best at the smallest width, and what the largest loses with both, "
+        "next to the best of the decays that were tried there, with the seeds that all of them have.",
+        rows,
     )
 
 

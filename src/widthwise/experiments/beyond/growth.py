@@ -33,14 +33,19 @@ LENGTHS: Named = {
     "rate as T^-0.56 (scion)": replace(PLAIN, token_rule="scion"),
 }
 ALL: Named = {
-    "one rate, nothing changes": replace(PLAIN, rates=Global()),
-    "theory for width and depth": replace(PLAIN, depth_rule="completep"),
-    "and rules for batch and tokens": replace(PLAIN, depth_rule="completep", batch_rule="sde", token_rule="horizon"),
+    "one rate for all layers": replace(PLAIN, rates=Global()),
+    "rules for width and depth": replace(PLAIN, depth_rule="completep"),
+    "rules for width, depth, batch and tokens": replace(
+        PLAIN, depth_rule="completep", batch_rule="sde", token_rule="horizon"
+    ),
 }
 
 
 def _sizes(axis: str, growth: tuple[float, ...], changes: Mapping[Scale, Mapping[str, Any]]) -> dict[Scale, Size]:
-    """Return the sizes of an experiment, from what is different at the base of each scale: there no rule acts."""
+    """Return the sizes of an experiment, given how the base of each scale differs from the usual one.
+
+    That base is the base of every rule.
+    """
     sizes: dict[Scale, Size] = {}
     for scale, values in changes.items():
         base = replace(SIZES[scale].base, **values)
