@@ -254,5 +254,5 @@ def test_sweeps_along_different_axes_are_shown_apart_and_named_after_their_axis(
     assert exhibits["sensitivity-tokens"].columns[1] == "tokens"
     assert [row[1] for row in exhibits["sensitivity-tokens"].rows] == ["32", "64", "128"]
     assert exhibits["loss-against-size-depth"].x_label == "parameters"
-    assert exhibits["loss-against-size-tokens"].x_label == "tokens"
+    assert exhibits["loss-against-size-tokens"].x_label == "number of tokens"
     assert "width" not in exhibits["rates-1-tokens"].caption

@@ -211,6 +211,7 @@ def loss_against_size(
     fits = [fit for lines in panels.values() for fit in lines.values()]
     axis = axis_of(fits)
     counted = AXES[axis].grows and not any(fit.is_own for fit in fits)
+    coloured = len({fit.names.get("parameterization") for fit in fits}) > 1  # or all lines would share a colour
 
     def series(label: str, fit: GroupFit) -> Series:
         sizes = {trial.width: float(trial.width) for trial in fit.trials}
@@ -218,14 +219,14 @@ def loss_against_size(
             sizes = {trial.width: float(trial.parameters) for trial in fit.trials if trial.parameters is not None}
         losses = {width: loss for width, loss in best_losses(fit).items() if width in sizes}
         x, y = tuple(sizes[width] for width in losses), tuple(losses.values())
-        return Series(name=label, x=x, y=y, parameterization=fit.names.get("parameterization"))
+        return Series(name=label, x=x, y=y, parameterization=fit.names.get("parameterization") if coloured else None)
 
     drawn = tuple(
         Panel(title=heading, series=tuple(series(label, fit) for label, fit in lines.items()))
         for heading, lines in panels.items()
         if lines
     )
-    x_label = "parameters" if counted else axis
+    x_label = "parameters" if counted else size_along(axis)
     caption = _about(caption, axis)
     return Lines(
         name=along(name, axis), title=title, caption=caption, panels=drawn, x_label=x_label, y_label="eval loss"
