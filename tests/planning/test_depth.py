@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 
 import widthwise as ww
 from tests.zoo import cases, llama_nnx, mamba_dict, moe_dict, scanned_dict
@@ -282,7 +283,70 @@ def test_clipping_counts_all_blocks_as_those_of_the_base_depth():
 
 def test_parameters_of_blocks_that_the_base_model_lacks_take_turns():
     base = ["h/0/w", "h/1/w", "h/1/only_odd", "out"]
-    found = counterparts(["h/0/w", "h/1/w", "h/2/w", "h/5/w", "h/5/only_odd", "out"], base)
-    assert list(found.values()) == ["h/0/w", "h/1/w", "h/0/w", "h/1/w", "h/1/only_odd", "out"]
+    deep = ["h/0/w", "h/1/w", "h/2/w", "h/5/only_odd", "h/10/w", "out"]
+    inside = [frozenset(path for path in paths if path != "out") for paths in (deep, base)]
+    assert counterparts(deep, base, *inside) == {
+        "h/0/w": "h/0/w",
+        "h/1/w": "h/1/w",
+        "h/2/w": "h/0/w",
+        "h/5/only_odd": "h/1/only_odd",
+        "h/10/w": "h/1/w",
+        "out": "out",
+    }
     with pytest.raises(ValueError, match=r"'h/5/new' has no counterpart at the base depth"):
-        counterparts(["h/5/new"], base)
+        counterparts(["h/5/new"], base, *inside)
+
+
+class Dense(nn.Module):
+    """Flax numbers the layers of this model itself: Dense_0 is the embedding, and the last one the head."""
+
+    width: int
+    depth: int
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(self.width)(x)
+        for _ in range(self.depth):
+            x = x + nn.Dense(self.width)(jax.nn.relu(x))
+        return nn.Dense(3, kernel_init=nn.initializers.normal(7.0))(x)
+
+
+def in_a_list(width: int, depth: int, key):
+    keys = jax.random.split(key, depth + 2)
+    shapes = [(4, width), *[(width, width)] * depth, (width, 3)]
+    sizes = [1.0, *[width**-0.5] * depth, 7.0]
+    params = [jax.random.normal(*one) * size for one, size in zip(zip(keys, shapes, strict=True), sizes, strict=True)]
+
+    def apply(params, x):
+        x = x @ params[0]
+        for block in params[1:-1]:
+            x = x + jax.nn.relu(x) @ block
+        return x @ params[-1]
+
+    return params, apply
+
+
+def numbered(width: int, depth: int, key):
+    params, apply = in_a_list(width, depth, key)
+    names = ["begin", *(f"block{number}" for number in range(depth)), "end"]
+
+    def in_order(params):
+        return [params[name] for name in names]
+
+    return dict(zip(names, params, strict=True)), lambda params, x: apply(in_order(params), x)
+
+
+@pytest.mark.parametrize("build", [in_a_list, numbered, lambda width, depth: Dense(width, depth)])
+def test_blocks_are_counted_whatever_they_are_called(build):
+    """In a list with its blocks, the head of the base model has the number of a block of the deeper one."""
+    width, depth = 128, 11
+    plan = ww.plan(build, width=width, base_width=width, depth=depth, base_depth=2, example=jnp.ones((2, 4)))
+    matrices = [p for p in plan.parameters if p.base_shape == (width, width)]
+    assert len(matrices) == depth
+    assert all(p.ends_branch for p in matrices)
+    built = named_leaves(plan.init(jax.random.key(0)))
+    for path, leaf in built.items():
+        if leaf.ndim == 2:
+            block, head = leaf.shape == (width, width), leaf.shape[-1] == 3
+            expected = 2 / depth * width**-0.5 if block else 7 if head else None
+            assert expected is None or float(jnp.std(leaf)) == pytest.approx(expected, rel=0.1), path

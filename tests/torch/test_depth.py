@@ -247,6 +247,23 @@ def test_block_outputs_and_the_stream_change_as_much_at_depth_64_as_at_depth_2()
     assert slopes["all branches"] > 0.8
 
 
+def in_one_list(width: int, depth: int) -> nn.Module:
+    blocks = [Residual(width, finish=nn.Identity()) for _ in range(depth)]
+    return nn.Sequential(nn.Embedding(VOCABULARY, width), *blocks, nn.LayerNorm(width), nn.Linear(width, VOCABULARY))
+
+
+def test_blocks_are_counted_in_a_list_with_the_rest_of_the_model():
+    plan = ww.torch.plan(in_one_list, width=2 * WIDTH, base_width=WIDTH, depth=8, base_depth=2, example=TOKENS)
+    torch.manual_seed(0)
+    model = plan.init_(in_one_list(2 * WIDTH, 8))
+    base = plan.at(width=WIDTH, depth=2).init_(in_one_list(WIDTH, 2))
+    ends = [float(block.bn2.weight.detach().mean()) for block in model[1:-2]]
+    assert ends == pytest.approx([0.25] * 8)
+    assert float(model[0].weight.detach().std()) == pytest.approx(float(base[0].weight.detach().std()), rel=0.1)
+    assert float(model[-1].weight.detach().std()) == pytest.approx(float(base[-1].weight.detach().std()) / 2, rel=0.1)
+    assert plan.check_depth(lambda model, tokens: model(tokens).square().mean(), TOKENS, depths=(2, 4, 8)) is not None
+
+
 def test_errors_name_the_parameter():
     def refused(build, match: str, **options):
         sizes = {"width": 2 * WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": BASE_DEPTH, **options}

@@ -16,7 +16,7 @@ from widthwise.planning.build import Builder, OwnModel
 from widthwise.planning.optimizers import Optimizers
 from widthwise.planning.stored import PlannedSize, Stored, multiplied, root_mean_square, with_size
 from widthwise.scaling import Parameter
-from widthwise.scaling.depth import counterparts, stretched
+from widthwise.scaling.depth import stretched
 from widthwise.trace.paths import PyTree, named_leaves
 
 
@@ -96,8 +96,7 @@ class Initial(Optimizers):
 
     def _measure_sizes(self) -> Mapping[str, np.ndarray]:
         builder = self.builder.deep(self.grown.base_depth)
-        base = named_leaves(builder.shapes(self.base_width))
-        origin = counterparts([parameter.path for parameter in self.parameters], list(base))
+        origin = {p.path: p.origin or p.path for p in self.parameters}
         axes = {origin[p.path]: (*p.axes.inputs, *p.axes.outputs) for p in self.parameters}
 
         @jax.jit

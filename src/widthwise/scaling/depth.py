@@ -4,8 +4,9 @@ Blocks are found by comparing the traces of a model at two depths: a branch is o
 its kind in the deeper model. Kinds are told apart by the path without numbers. A branch's multiplier goes into the
 parameters that end it, so the model itself does not change. Other parameters of blocks get the rates of the rule alone.
 
-A parameter that the base model does not have, such as one of block 7, is compared with the same parameter of another
-block there. If the base model has n blocks, it is block 7 mod n, since blocks of two kinds usually alternate.
+A parameter gets its initial size from its counterpart at the base depth. In blocks, that is the same parameter of
+another block: of block 7 mod n if the base model has n blocks, since blocks of two kinds usually alternate. Blocks are
+counted, whatever their names: those of `[embedding, *blocks, head]` begin with 1.
 """
 
 import re
@@ -19,7 +20,6 @@ from widthwise.scaling.grown import Grown, with_everywhere
 from widthwise.scaling.orthogonal import family_of
 from widthwise.scaling.parameters import Parameter, Shape, Traced
 from widthwise.scaling.streams import Branch, Paths
-from widthwise.scaling.table import in_every_layer
 from widthwise.theory import Family, depth_exponents
 
 _NUMBER = re.compile(r"\d+")
@@ -56,7 +56,7 @@ def find_blocks(here: Traced, base: Traced) -> Blocks:
         raise _no_stream(here, grown)
     for branch in found:
         _refuse_unfoldable(branch, here, grown)
-    inside = frozenset(path for branch in found for path in branch.inside if in_every_layer(path) in grown)
+    inside = frozenset(path for branch in found for path in branch.inside if kind_of(path) in grown)
     ends = frozenset(path for branch in found for path in branch.ends)
     # An expert that no example reached is in its block all the same.
     unused = here.shapes.keys() - {use.path for use in here.uses}
@@ -65,12 +65,12 @@ def find_blocks(here: Traced, base: Traced) -> Blocks:
 
 def _of_kinds(known: Paths, paths: Collection[str]) -> Paths:
     """Return the paths that are those of known ones up to the numbers of layers."""
-    kinds = {in_every_layer(path) for path in known}
-    return frozenset(path for path in paths if in_every_layer(path) in kinds)
+    kinds = {kind_of(path) for path in known}
+    return frozenset(path for path in paths if kind_of(path) in kinds)
 
 
 def _kind(branch: Branch) -> tuple[str, bool]:
-    return in_every_layer(branch.name), branch.alone
+    return kind_of(branch.name), branch.alone
 
 
 def _longest(branches: Sequence[Branch]) -> Counter[tuple[str, bool]]:
@@ -86,8 +86,8 @@ def _longest(branches: Sequence[Branch]) -> Counter[tuple[str, bool]]:
 
 def _grown(here: Mapping[str, Shape], base: Mapping[str, Shape]) -> set[str]:
     """Return the kinds of parameters whose number changes with the depth, or the height of whose stack does."""
-    counts, others = Counter(map(in_every_layer, here)), Counter(map(in_every_layer, base))
-    stacked = {in_every_layer(path) for path, shape in here.items() if path in base and shape != base[path]}
+    counts, others = Counter(map(kind_of, here)), Counter(map(kind_of, base))
+    stacked = {kind_of(path) for path, shape in here.items() if path in base and shape != base[path]}
     return stacked | {kind for kind, count in counts.items() if count != others[kind]}
 
 
@@ -95,13 +95,13 @@ def _no_stream(here: Traced, grown: set[str]) -> ValueError:
     if not grown:
         return ValueError("no parameter changes with the depth: expected build(width, depth=...) to use its argument")
     for branch in here.branches:
-        if in_every_layer(branch.name) in grown and not branch.alone:
+        if kind_of(branch.name) in grown and not branch.alone:
             return ValueError(
                 f"the branch of {branch.name!r} is added to a stream that the next block does not add to, since it is "
                 "normalized or multiplied in between (post-norm): depth rules are for blocks that add to one stream, "
                 "as in pre-norm models; leave depth= out, or move the norm into the branch"
             )
-    path = next(path for path in here.shapes if in_every_layer(path) in grown)
+    path = next(path for path in here.shapes if kind_of(path) in grown)
     return ValueError(
         f"{path!r} is in no residual branch, though the model has more of its kind when it is deeper: depth rules are "
         "for blocks that compute x + f(x); leave depth= out"
@@ -110,7 +110,7 @@ def _no_stream(here: Traced, grown: set[str]) -> ValueError:
 
 def _refuse_unfoldable(branch: Branch, here: Traced, grown: set[str]) -> None:
     """Raise unless the multiplier of a branch can go into its last weight and bias."""
-    shared = [path for path in branch.ends if path not in branch.inside or in_every_layer(path) not in grown]
+    shared = [path for path in branch.ends if path not in branch.inside or kind_of(path) not in grown]
     if not branch.ends and branch.last in branch.others:
         shared = [branch.last]
     if shared:
@@ -131,33 +131,46 @@ def _shared(path: str) -> ValueError:
     )
 
 
-def counterparts(deep: Sequence[str], base: Sequence[str]) -> dict[str, str]:
+def kind_of(path: str) -> str:
+    """Return a path without numbers.
+
+    >>> kind_of("block3.up")
+    'block*.up'
+    """
+    return _NUMBER.sub("*", path)
+
+
+def counterparts(deep: Collection[str], base: Collection[str], inside: Paths, base_inside: Paths) -> dict[str, str]:
     """Return the parameter of the base model that every parameter of a deeper model is compared with.
 
-    >>> counterparts(["h.0.w", "h.1.w", "h.2.w"], ["h.0.w", "h.1.w"])
-    {'h.0.w': 'h.0.w', 'h.1.w': 'h.1.w', 'h.2.w': 'h.0.w'}
+    Args:
+        deep: The parameters of the deeper model.
+        base: Those of the base model.
+        inside: Those of the deeper model's blocks.
+        base_inside: Those of the base model's blocks.
+
+    >>> counterparts(["0", "1", "2", "3", "4"], ["0", "1", "2", "3"], frozenset("123"), frozenset("12"))
+    {'0': '0', '1': '1', '2': '2', '3': '1', '4': '3'}
     """
-    candidates: dict[str, list[str]] = {}
-    for path in base:
-        for at in _NUMBER.finditer(path):
-            candidates.setdefault(f"{path[: at.start()]}*{path[at.end() :]}", []).append(path)
-    known, found = set(base), dict[str, str]()
-    for path in deep:
-        others = [path] if path in known else _others(path, candidates)
-        if not others:
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for path in sorted(base, key=_numbers):
+        alike.setdefault((kind_of(path), path in base_inside), []).append(path)
+    seen = Counter[tuple[str, bool]]()
+    found: dict[str, str] = {}
+    for path in sorted(deep, key=_numbers):
+        kind = kind_of(path), path in inside
+        if kind not in alike:
             raise ValueError(
                 f"{path!r} has no counterpart at the base depth, whose size it could have: expected a base depth at "
                 "which the model has blocks of every kind"
             )
-        found[path] = others[0]
+        found[path] = alike[kind][seen[kind] % len(alike[kind])]
+        seen[kind] += 1
     return found
 
 
-def _others(path: str, candidates: Mapping[str, list[str]]) -> list[str]:
-    """Return the counterpart of a parameter, for each number in its path that could be that of its block."""
-    numbers = _NUMBER.finditer(path)
-    options = ((int(at[0]), candidates.get(f"{path[: at.start()]}*{path[at.end() :]}", [])) for at in numbers)
-    return [paths[number % len(paths)] for number, paths in options if paths]
+def _numbers(path: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(path)]
 
 
 def stretched(size: Any, parameter: Parameter) -> Any:
@@ -169,7 +182,7 @@ def stretched(size: Any, parameter: Parameter) -> Any:
 
 
 def place_in_blocks(parameters: Sequence[Parameter], here: Traced, base: Traced, grown: Grown) -> tuple[Parameter, ...]:
-    """Return the parameters of a model with their place in its blocks.
+    """Return the parameters of a model with their place in its blocks and their counterparts.
 
     Args:
         parameters: The parameters.
@@ -177,11 +190,12 @@ def place_in_blocks(parameters: Sequence[Parameter], here: Traced, base: Traced,
         base: The same at the base depth.
         grown: How much deeper it is.
     """
-    counterparts(list(here.shapes), list(base.shapes))
-    blocks = find_blocks(here, base)
+    blocks, base_blocks = find_blocks(here, base), find_blocks(base, here)
+    origin = counterparts(here.shapes, base.shapes, blocks.inside, base_blocks.inside)
+    placed = [replace(p, origin=origin[p.path]) for p in parameters]
     return tuple(
         replace(p, deepens=grown.deepens, ends_branch=p.path in blocks.ends) if p.path in blocks.inside else p
-        for p in parameters
+        for p in placed
     )
 
 

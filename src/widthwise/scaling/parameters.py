@@ -73,6 +73,7 @@ class Parameter:
         muon: Whether Muon trains it, in a plan for Muon.
         deepens: By what factor the model has more blocks than at the base depth, if this is inside of blocks.
         ends_branch: Whether it takes the multiplier of a residual branch, which is proportional to it.
+        origin: Its counterpart at the base depth, whose initial size it has; None if that has its own name.
     """
 
     path: str
@@ -89,6 +90,7 @@ class Parameter:
     muon: bool = False
     deepens: Fraction = Fraction(1)
     ends_branch: bool = False
+    origin: str | None = None
 
     @property
     def role(self) -> Role | None:

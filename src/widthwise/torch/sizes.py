@@ -7,15 +7,14 @@ import torch
 from torch import nn
 
 from widthwise.scaling import Parameter
-from widthwise.scaling.depth import counterparts, stretched
+from widthwise.scaling.depth import stretched
 from widthwise.torch.model import named
 
 
 def measured_sizes(model: nn.Module, parameters: Sequence[Parameter]) -> Mapping[str, torch.Tensor]:
     """Return the root mean square of every parameter, layer by layer, in a model that may have fewer of them."""
     found = named(model)
-    origin = counterparts([p.path for p in parameters], list(found))
-    return {p.path: stretched(_rms(found[origin[p.path]].detach().double().cpu(), p), p) for p in parameters}
+    return {p.path: stretched(_rms(found[p.origin or p.path].detach().double().cpu(), p), p) for p in parameters}
 
 
 @torch.no_grad()
