@@ -139,6 +139,29 @@ def test_a_dry_run_along_another_axis_names_it_and_a_batch_keeps_the_tokens(tmp_
     assert "values are given but the axis is width: expected widths" in capsys.readouterr().err
 
 
+def test_sizes_may_be_written_as_powers_of_ten(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("widthwise.sweeps.requests.load_inputs", None)
+    monkeypatch.setenv("WIDTHWISE_CACHE", str(tmp_path / "cache"))
+    command = [
+        "sweep",
+        "--study",
+        str(tmp_path / "study"),
+        *options(),
+        *GRID,
+        "--axis",
+        "tokens",
+        "--dry-run",
+        "--json",
+    ]
+    found = []
+    for sizes in (["--values", "1e4", "2e4", "--base-tokens", "1e4"], ["--values", "10000", "20000"]):
+        assert main([*command, *sizes]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert main([*command, "--values", "1.5e4"]) == 2
+    assert "--values: '1.5e4' is not a whole number" in capsys.readouterr().err
+
+
 def test_constants_are_tuned_kept_by_name_and_used_in_a_sweep(tmp_path, capsys):
     study = ["--study", str(tmp_path)]
     tune = ["tune", *study, *options(), "--trials", "4", "--at-a-time", "2", "--extensions", "0", "--name", "mine"]

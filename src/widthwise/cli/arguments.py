@@ -102,6 +102,22 @@ RULES = ConstructorRegistry()
 
 
 @RULES.primitive_rule
+def _whole(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Read an `int` also as a power of ten, 2e9, as tokens are usually counted."""
+    if info.type is not int:
+        return None
+
+    def read(text: str) -> int:
+        power = re.fullmatch(r"(.+)e([0-9]{1,2})", text)
+        try:
+            return int(power[1]) * 10 ** int(power[2]) if power else int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a whole number") from None
+
+    return replace(read_by("INT", read), is_instance=lambda value: isinstance(value, int))
+
+
+@RULES.primitive_rule
 def _may_be_left_out(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Read `int | None` as an `int` that may be left out: nobody has to know the word None."""
     kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
