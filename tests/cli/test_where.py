@@ -67,8 +67,8 @@ def test_where_nothing_was_measured_a_speed_is_assumed(monkeypatch, tmp_path, wh
 
 
 def test_progress_tells_what_is_done_running_diverged_best_and_left():
-    progress = SweepProgress(wanted=20, done=9, diverged=2, running=4, best=(2.5, 64), seconds_left=75)
+    progress = SweepProgress(wanted=20, done=9, diverged=2, running=4, best=(2.5, "batch 64"), seconds_left=75)
     line = describe_progress(progress)
-    for part in ("9 of 20 runs", "4 running", "2 diverged", "best 2.5000 at width 64", "1:15 min left"):
+    for part in ("9 of 20 runs", "4 running", "2 diverged", "best 2.5000 at batch 64", "1:15 min left"):
         assert part in line
     assert "waiting for 3" in describe_progress(SweepProgress(wanted=3, elsewhere=3))

@@ -11,6 +11,7 @@ import pytest
 from tests.sweeps.tiny import TINY, results
 from widthwise.search.lattice import AdaptiveSearch, Grid
 from widthwise.study import Outcome, Study
+from widthwise.study.axes import AXES
 from widthwise.study.fits import fit_rows
 from widthwise.study.setting import Setting
 from widthwise.sweeps import driver as driver_module
@@ -56,6 +57,20 @@ def test_runs_are_shown_under_each_name_and_computed_once(undisturbed):
         fits = fit_rows(rows)
     assert [fit.setting for fit in fits] == [GLOBAL, FULL]
     assert all(fit.where == {} for fit in fits)
+
+
+@pytest.mark.parametrize(("axis", "values", "size"), [("batch", (4, 8), "batch"), ("together", (16, 32), "width")])
+def test_the_best_loss_is_shown_with_the_size_along_the_axis_of_its_sweep(tmp_path, axis, values, size):
+    sweep = replace(SWEEP, axis=axis, widths=(), values=values, settings=(FULL,), seeds=(0,))
+    data = SweepData(TINY)
+    with Study.open(tmp_path) as study:
+        runs = [data.run(replace(TINY, **AXES[axis].change(vars(TINY), value)), **sweep.names) for value in values]
+        study.ask(runs)
+        losses = dict(zip((run.id for run in runs), (3.0, 2.0), strict=True))
+        study.record([Outcome(run=run, status="finished", results={"eval_loss": x}) for run, x in losses.items()])
+        driver = Driver(study, Inline())
+        assert driver.compute(runs) == losses
+    assert driver.progress.best == (2.0, f"{size} {values[1]}")
 
 
 def test_what_is_known_is_not_computed_again(undisturbed):

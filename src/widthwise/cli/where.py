@@ -114,8 +114,8 @@ def describe_progress(progress: SweepProgress) -> str:
         parts.append(f"waiting for {progress.elsewhere} that another command computes")
     if progress.diverged:
         parts.append(f"{progress.diverged} diverged")
-    if progress.best[1]:
-        parts.append(f"best {progress.best[0]:.4f} at width {progress.best[1]}")
+    if progress.best:
+        parts.append(f"best {progress.best[0]:.4f} at {progress.best[1]}")
     if progress.running and progress.seconds_left is not None:
         parts.append(f"{duration(progress.seconds_left)} left")
     return "  ".join(parts)

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from widthwise.fit.transfer import CALLED
+from widthwise.study.axes import axis_of, size_of
 from widthwise.study.store import ENDED, Outcome, Study
 from widthwise.sweeps.executors import Done, Executor
 from widthwise.sweeps.memory import describe_device, lanes_that_fit
@@ -82,6 +84,7 @@ class Driver:
         self._device: str | None = None
         self._failed: set[str] = set()
         self._seen: set[str] = set()
+        self._sizes: dict[str, str] = {}
         self._renewed = time.monotonic()
         self._left = TimeLeft()
         self._until = math.inf
@@ -105,10 +108,11 @@ class Driver:
     def _compute(self, requested: Sequence[Run], label: str | None) -> dict[str, float]:
         self.study.ask(requested, label=label)
         by_id = {run.id: run for run in requested}
+        self._sizes |= {run.id: _size(run.request) for run in requested}
         self.progress.wanted += len(by_id.keys() - self._seen)
         while True:
             known = self.study.outcomes(list(by_id))
-            self._count({run.id: run.spec.width for run in requested}, known)
+            self._count(known)
             todo = [run for run, (status, _) in known.items() if status not in ENDED and run not in self._failed]
             if not todo:
                 return {run: results["eval_loss"] for run, (status, results) in known.items() if status in ENDED}
@@ -180,7 +184,7 @@ class Driver:
         shutil.rmtree(self.study.folder_for(pack.key), ignore_errors=True)
         self.progress.trained += len(outcomes)
         ended = {outcome.run: (outcome.status, outcome.results) for outcome in outcomes}
-        self._count(dict.fromkeys(pack.ids, pack.specs[0].width), ended)
+        self._count(ended)
 
     def _fail(self, pack: Pack, error: str) -> None:
         self._failed.update(pack.ids)
@@ -231,14 +235,15 @@ class Driver:
             raise ValueError(completion.error)
         return completion.result
 
-    def _count(self, widths: Mapping[str, int], known: Mapping[str, tuple[Any, dict[str, Any]]]) -> None:
+    def _count(self, known: Mapping[str, tuple[Any, dict[str, Any]]]) -> None:
         for run, (status, results) in known.items():
             if status in ENDED and run not in self._seen:
                 self._seen.add(run)
                 self.progress.done += 1
                 self.progress.diverged += status == "diverged"
-                if results["eval_loss"] < self.progress.best[0]:
-                    self.progress.best = (results["eval_loss"], widths[run])
+                loss, best = results["eval_loss"], self.progress.best
+                if math.isfinite(loss) and (best is None or loss < best[0]):
+                    self.progress.best = (loss, self._sizes[run])
 
     def _hear(self, key: str, now: Progress) -> None:
         self._left.advance(key, now.step / now.steps)
@@ -252,6 +257,11 @@ class Driver:
             self._renewed = time.monotonic()
             self.study.renew(seconds=LEASE_SECONDS)
         return self._stopping()
+
+
+def _size(request: Mapping[str, Any]) -> str:
+    axis = axis_of(request).name
+    return f"{CALLED.get(axis, axis)} {size_of(request)}"
 
 
 def _reports(error: str, signs: Sequence[str]) -> bool:

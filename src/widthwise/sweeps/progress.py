@@ -1,6 +1,5 @@
 """How far a sweep has come, and how much time is left."""
 
-import math
 import time
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ class SweepProgress:
         trained: Runs that this command computed.
         running: Runs that this command is computing.
         elsewhere: Runs that other commands are computing.
-        best: The smallest eval loss so far, and its width.
+        best: The smallest eval loss so far, and the size it was reached at, such as "width 64"; None before the first.
         seconds_left: For the runs requested now; None while unknown.
     """
 
@@ -28,7 +27,7 @@ class SweepProgress:
     trained: int = 0
     running: int = 0
     elsewhere: int = 0
-    best: tuple[float, int] = (math.inf, 0)
+    best: tuple[float, str] | None = None
     seconds_left: float | None = None
 
     @property
