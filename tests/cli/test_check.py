@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from widthwise.cli import main
+from widthwise.cli import check, main
+from widthwise.coordinates import judge_depth
 
 TINY = ["--data", "synthetic", "--blocks", "1", "--context", "16", "--batch", "8", "--seeds", "2", "--steps", "6"]
 TRANSFORMER = [*TINY, "--widths", "32", "128"]
@@ -81,6 +82,8 @@ def test_muon_passes_with_derived_exponents_and_fails_with_others_in_use(
     [
         (["--widths", "64"], "widths are 64: expected two or more different ones"),
         (["--widths", "64", "100"], "width is 100: expected a multiple of the head dimension 16"),
+        (["--widths", "64", "-1"], "widths are 64, -1: expected 1 or more, not -1"),
+        (["--axis", "depth", "--values", "0", "2"], "values are 0, 2: expected 1 or more, not 0"),
         (["--rates", "0,1"], "rates are '0,1': expected three"),
         (["--values", "1", "2"], "values are given but the axis is width: expected widths"),
         (["--rates", "0,x,1"], "'x' is not a number"),
@@ -114,6 +117,30 @@ def test_over_depth_completep_keeps_the_stream_and_without_it_the_stream_grows(c
         assert abs(found["completep"][name]["change"]["slope"]) < 0.2, name
         assert found["constant"][name]["change"]["slope"] > 0.6, name
         assert not found["constant"][name]["passed"], name
+
+
+@pytest.mark.parametrize(("rule", "multiplied"), [("completep", True), ("1/2", True), ("constant", False)])
+def test_over_depth_a_multiplier_is_advised_only_where_there_is_none(capsys, monkeypatch, rule: str, multiplied: bool):
+    def growing(build, *, depths, seeds, steps, tolerance, progress, **options):
+        sizes = {"stream": (1.0, 1.0)}, {"stream": (4.0, 4.0)}
+        return judge_depth(
+            [[sizes[0]]] * 2, [[each] for each in sizes], depths=depths, steps=steps, tolerance=tolerance, **options
+        )
+
+    monkeypatch.setattr(check, "check_depths", growing)
+    assert main(["check", *DEEP, "--depth-rule", rule]) == 1
+    out = capsys.readouterr().out
+    assert "Changes grow as L^1.00: " in out
+    assert ("multiply residual branches by L^-1 or L^-1/2" in out) is not multiplied
+    assert ("branches have a multiplier already" in out) is multiplied
+
+
+def test_a_mixture_with_muon_goes_by_the_name_of_its_family_too(capsys):
+    found = []
+    for name in ("muon", "muon+adam"):
+        main(["check", *TINY, "--widths", "32", "64", "--steps", "1", "--optimizer", name, "--json"])
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
 
 
 def test_over_depth_only_the_transformer_is_checked(capsys):

@@ -16,8 +16,14 @@ from widthwise.measure.coordinates import DEPTHS, SEEDS, STEPS, TOLERANCE, WIDTH
 from widthwise.models import MLP, draw, prescribe
 from widthwise.optim import OPTIMIZERS, Optimizer
 from widthwise.study.axes import DEPTH, WIDTH
-from widthwise.theory import COMPLETEP, MUP, PARAMETERIZATIONS, RATE_RULES, Parameterization
+from widthwise.theory import COMPLETEP, MUP, PARAMETERIZATIONS, RATE_RULES, Parameterization, read_depth_rule
 from widthwise.train import Spec, subject_of
+
+_CALLED = {
+    **OPTIMIZERS,
+    **{optimizer.family.name: optimizer for optimizer in OPTIMIZERS.values() if optimizer.orthogonalizes},
+}
+"""Optimizers by name, and mixtures with Muon also by the name of their family, muon+adam."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +47,8 @@ class CheckCommand:
     """What changes over depth: completep, sqrt, constant (nothing), or your own power of residual branches."""
     parameterization: Annotated[Parameterization, named(PARAMETERIZATIONS)] = MUP
     """The parameterization: initialization and multipliers."""
-    optimizer: Annotated[Optimizer, named(OPTIMIZERS)] = OPTIMIZERS["adam"]
-    """The optimizer."""
+    optimizer: Annotated[Optimizer, named(_CALLED)] = OPTIMIZERS["adam"]
+    """The optimizer; those of Muon train the hidden matrices, and Adam the rest."""
     alignment: Annotated[str, named({name: name for name in RATE_RULES})] = "full"
     """The alignment assumed for the learning rates; global for one rate at every width."""
     rates: Annotated[str | None, unset("those of the alignment")] = None
@@ -78,8 +84,11 @@ class CheckCommand:
         """Train, check, and print the result."""
         deep = self.axis == DEPTH.name
         name, sizes = ("values", self.values) if deep else ("widths", self.widths)
-        if len(set(sizes)) < 2 or min(sizes) < 1:
-            raise ValueError(f"{name} are {', '.join(map(str, sizes))}: expected two or more different ones")
+        written = ", ".join(map(str, sizes))
+        if min(sizes, default=1) < 1:
+            raise ValueError(f"{name} are {written}: expected 1 or more, not {min(sizes)}")
+        if len(set(sizes)) < 2:
+            raise ValueError(f"{name} are {written}: expected two or more different ones")
         if not deep and self.values != DEPTHS:
             raise ValueError(f"values are given but the axis is {self.axis}: expected widths")
         if deep and self.model != "transformer":
@@ -97,7 +106,7 @@ class CheckCommand:
                 ),
             }
             result = (
-                check_depths(build, depths=sizes, **options)
+                replace(check_depths(build, depths=sizes, **options), multiplied=self._multiplied)
                 if deep
                 else check_coordinates(build, widths=sizes, **options)
             )
@@ -128,6 +137,10 @@ class CheckCommand:
             hidden_constant=self.hidden_constant,
             eval_batches=1,
         )
+
+    @property
+    def _multiplied(self) -> bool:
+        return read_depth_rule(self.depth_rule).branch > 0
 
     def _transformer(self, status: StatusLine) -> Callable[[int], Subject]:
         spec = self._spec()

@@ -57,12 +57,21 @@ class SizeCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCheck:
-    """The result for all sums, of models with different numbers of blocks."""
+    """The result for all sums, of models with different numbers of blocks.
+
+    Attributes:
+        depths: The numbers of blocks compared.
+        seeds: The number of seeds per depth.
+        steps: The number of training steps.
+        sizes: The sums, and the logits.
+        multiplied: Whether branches have a multiplier that falls with depth; None if that is not known.
+    """
 
     depths: tuple[int, ...]
     seeds: int
     steps: int
     sizes: tuple[SizeCheck, ...]
+    multiplied: bool | None = None
 
     @property
     def passed(self) -> bool:
@@ -86,7 +95,12 @@ class DepthCheck:
     def _advice(self) -> Iterator[str]:
         slope = max((each.change.value for each in self.sizes if not each.passed), default=math.nan)
         if slope > self.sizes[0].tolerance:
-            yield f"Changes grow as L^{slope:.2f}: multiply residual branches by L^-1 or L^-1/2, as --depth-rule does."
+            advice = {
+                False: "multiply residual branches by L^-1 or L^-1/2, as the depth rules completep and sqrt do",
+                True: "branches have a multiplier already, so lower the learning rate, or try more seeds and steps",
+                None: "residual branches need a multiplier of L^-1 or L^-1/2; if they have it, lower the learning rate",
+            }
+            yield f"Changes grow as L^{slope:.2f}: {advice[self.multiplied]}."
         elif not self.passed and not math.isnan(slope):
             yield (
                 "What blocks add shrinks with depth: learning rates are too small, or the embedding is small next to "
