@@ -1,5 +1,6 @@
 """Plans over depth in JAX: which parameters end a branch, and training as with multipliers in the model."""
 
+from fractions import Fraction
 from types import ModuleType
 
 import jax
@@ -268,6 +269,44 @@ def test_batch_and_tokens_are_factors_on_every_parameter():
         ww.plan(scanned_two, **options, batch=256)
     with pytest.raises(ValueError, match=r"tokens is -1: expected a number above 0"):
         ww.plan(scanned_two, **options, tokens=-1, base_tokens=1)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda width, depth, rng: scanned(width, depth, rng),
+        lambda width, depth, *, key: scanned(width, depth, key),
+        lambda width, key, depth=2: scanned(width, depth, key),
+        lambda width, key, **sizes: scanned(width, sizes["depth"], key),
+    ],
+)
+def test_a_depth_is_passed_by_its_name_and_a_key_in_any_way(build):
+    options = {"width": 2 * WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": BASE_DEPTH, "example": TOKENS}
+    assert ww.plan(build, **options).factors == ww.plan(scanned, **options).factors
+
+
+def test_a_build_without_a_depth_is_refused_and_so_is_a_depth_that_is_not_given():
+    with pytest.raises(ValueError, match=r"build\(width, layers, key\) takes no argument called depth: expected one"):
+        ww.plan(lambda width, layers, key: ..., width=32, base_width=16, depth=4, base_depth=2, example=TOKENS)
+    with pytest.raises(ValueError, match="build takes a depth: expected depth= and base_depth="):
+        ww.plan(lambda width, depth, key: ..., width=32, base_width=16, example=TOKENS)
+
+
+@pytest.mark.parametrize("rule", [0.75, "3/4", Fraction(3, 4)])
+def test_a_rule_is_a_number_too(rule):
+    options = {"width": WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": BASE_DEPTH, "example": TOKENS}
+    plan = ww.plan(scanned, **options, depth_rule=rule)
+    assert plan.grown.depth_rule.branch == Fraction(3, 4)
+    with pytest.raises(ValueError, match="depth_rule is None: expected one of completep, sqrt, constant"):
+        ww.plan(scanned, **options, depth_rule=None)
+
+
+def test_depths_that_make_no_sense_are_refused():
+    plan = ww.plan(scanned, width=WIDTH, base_width=WIDTH, depth=4, base_depth=BASE_DEPTH, example=TOKENS)
+    with pytest.raises(ValueError, match="depth is 0: expected a whole number from 1 up"):
+        plan.at(depth=0)
+    with pytest.raises(ValueError, match=r"depths are \[2\]: expected two or more different ones"):
+        plan.check_depth(loss, TOKENS, depths=(2,))
 
 
 def test_clipping_counts_all_blocks_as_those_of_the_base_depth():

@@ -262,6 +262,12 @@ def test_a_decay_of_more_than_a_twentieth_per_step_is_refused(name: str):
         make(0.1, weight_decay=0.6)
 
 
+@pytest.mark.parametrize("decay", [float("nan"), -1e-3, float("inf")])
+def test_decays_that_are_no_decays_are_refused(decay: float):
+    with pytest.raises(ValueError, match=f"weight_decay is {decay}: expected a number from 0 up"):
+        planned("adamw").adamw(1e-3, weight_decay=decay)
+
+
 @pytest.mark.parametrize("name", ["sgd", "adamw", "adam", "adam_atan2", "lion", "adafactor", "adam_ps"])
 @pytest.mark.parametrize("rate", [float("nan"), -1e-3, float("inf")])
 def test_learning_rates_that_are_no_rates_are_refused(name: str, rate: float):

@@ -76,7 +76,11 @@ def test_which_parameters_decay_can_be_chosen_and_frozen_ones_are_left_out(plan)
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"lr": -1.0}, "lr is -1.0"), ({"lr": 1.0, "weight_decay": 0.1}, "a step would remove lr · weight_decay = 0.1")],
+    [
+        ({"lr": -1.0}, "lr is -1.0"),
+        ({"lr": 1.0, "eps": -1.0}, "eps is -1.0"),
+        ({"lr": 1.0, "weight_decay": 0.1}, "a step would remove lr · weight_decay = 0.1"),
+    ],
 )
 def test_nonsense_is_refused(plan, given: dict, message: str):
     with pytest.raises(ValueError, match=message):

@@ -72,11 +72,15 @@ def judge(
     )
 
 
-def checked_widths(widths: Sequence[int], *, seeds: int, steps: int, tolerance: float) -> tuple[int, ...]:
-    """Return the widths in order; raise if the options of a check make no sense."""
+def checked_widths(
+    widths: Sequence[int], *, seeds: int, steps: int, tolerance: float, called: str = "width"
+) -> tuple[int, ...]:
+    """Return the widths, or sizes of another name, in order; raise if the options of a check make no sense."""
     widths = tuple(sorted(set(widths)))
-    if len(widths) < 2 or widths[0] < 1:
-        raise ValueError(f"widths are {list(widths)}: expected two or more different ones")
+    if widths and widths[0] < 1:
+        raise ValueError(f"a {called} is {widths[0]}: expected 1 or more")
+    if len(widths) < 2:
+        raise ValueError(f"{called}s are {list(widths)}: expected two or more different ones")
     for name, value in (("seeds", seeds), ("steps", steps)):
         if value < 1:
             raise ValueError(f"{name} is {value}: expected 1 or more")

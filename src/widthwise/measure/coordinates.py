@@ -90,7 +90,7 @@ def check_depths(
         tolerance: The largest allowed distance of a slope from its bound.
         progress: Called before each run with the depth and the seed.
     """
-    depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance)
+    depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance, called="depth")
     pairs = [_train(build(depth), depth, seeds, steps, progress) for depth in depths]
     before, after = ([[pair[place] for pair in at] for at in pairs] for place in (0, 1))
     return judge_depth(before, after, depths=depths, steps=steps, tolerance=tolerance)

@@ -7,7 +7,7 @@
 - a Linen module, which is initialized with the example,
 - parameters alone.
 
-With a depth it is called in the same way, with `depth=` beside.
+With a depth it is called in the same way, with `depth=` beside, and with a key that follows the depth by its name.
 
 Models are built inside a trace wherever shapes are enough, so that a large one costs no memory.
 """
@@ -82,26 +82,32 @@ class Builder:
 
     @property
     def takes_key(self) -> bool:
-        """Whether `build` takes a random key: a second argument that is required or named so, or a keyword `key`."""
+        """Whether `build` takes a random key: a second argument, but for the depth, that is required or named so."""
         parameters = inspect.signature(self._build).parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         second = [parameter for parameter in parameters if parameter.kind in kinds][1:2]
         return (
             any(parameter.default is parameter.empty or parameter.name in ("key", "rng") for parameter in second)
             or any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
-            or self._takes_keyword
+            or self._keyword is not None
         )
 
     @property
-    def _takes_keyword(self) -> bool:
-        key = inspect.signature(self._build).parameters.get("key")
-        return key is not None and key.kind is inspect.Parameter.KEYWORD_ONLY
+    def _keyword(self) -> str | None:
+        """The name of the random key, if it has to be passed by name: a keyword `key`, or what follows the depth."""
+        parameters = inspect.signature(self._build).parameters.values()
+        named = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        known = [parameter.name for parameter in named if parameter.name in ("key", "rng")]
+        if self.depth is None:
+            return "key" if "key" in known else None
+        required = [parameter.name for parameter in named if parameter.default is parameter.empty]
+        return next(iter(known or required), None)
 
     def at(self, width: int, key: jax.Array | None = None) -> OwnModel:
         """Build the model at a width."""
         key = jax.random.key(0) if key is None else key
-        if self._takes_keyword:
-            built = self._build(width, key=key)
+        if self._keyword is not None:
+            built = self._build(width, **{self._keyword: key})
         else:
             built = self._build(width, key) if self.takes_key else self._build(width)
         return self.read(built, key)

@@ -323,6 +323,8 @@ class Optimizers(Planned):
 
 
 def _refuse_bad_rate(learning_rate: optax.ScalarOrSchedule, weight_decay: float, growth: float) -> None:
+    if isinstance(weight_decay, int | float) and not 0 <= weight_decay < float("inf"):
+        raise ValueError(f"weight_decay is {weight_decay}: expected a number from 0 up")
     if not isinstance(learning_rate, int | float):
         return
     if not 0 <= learning_rate < float("inf"):

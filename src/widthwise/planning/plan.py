@@ -27,7 +27,13 @@ from widthwise.scaling import NO_RULES, Rules, Traced, find_factors, find_parame
 from widthwise.scaling.attention import Attention, check_attention, grown_sums
 from widthwise.scaling.depth import grow_factors, place_in_blocks
 from widthwise.scaling.grown import Grown
-from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
+from widthwise.scaling.request import (
+    at_base_width,
+    check_takes_depth,
+    check_widths,
+    find_exponents,
+    refuse_inner_readouts,
+)
 from widthwise.theory import (
     COMPLETEP,
     INDEPENDENT,
@@ -36,6 +42,7 @@ from widthwise.theory import (
     AxisRule,
     DecayRule,
     DepthRule,
+    Exact,
     Family,
     Parameterization,
     read_decay_rule,
@@ -194,13 +201,13 @@ def plan(
     multipliers: bool = False,
     depth: int | None = None,
     base_depth: int | None = None,
-    depth_rule: DepthRule | str = COMPLETEP,
+    depth_rule: DepthRule | Exact = COMPLETEP,
     batch: float | None = None,
     base_batch: float | None = None,
-    batch_rule: AxisRule | str = "constant",
+    batch_rule: AxisRule | Exact = "constant",
     tokens: float | None = None,
     base_tokens: float | None = None,
-    token_rule: AxisRule | str = "constant",
+    token_rule: AxisRule | Exact = "constant",
 ) -> Plan:
     """Plan how a model changes between the base width and another width, and with depth, batch size and tokens.
 
@@ -234,8 +241,8 @@ def plan(
             "constant" (nothing), the exponent of branches such as "3/4", or a `DepthRule`.
         batch: The batch size of the training run.
         base_batch: The batch size at which its learning rate was tuned.
-        batch_rule: What changes with the batch size: "constant" (nothing), "sde", "sde2", "timescale", "scion", the
-            exponent of the learning rate, or an `AxisRule`. docs/theory.md has their sources.
+        batch_rule: What changes with the batch size: "constant" (nothing), "sqrt", "sde", "sde2", "timescale", "scion",
+            the exponent of the learning rate, or an `AxisRule`. docs/theory.md has their sources.
         tokens: The number of tokens, or of examples, of the training run.
         base_tokens: The number with which its learning rate was tuned.
         token_rule: What changes with the number of tokens: "constant", "horizon", "timescale", "scion", the exponent of
@@ -258,6 +265,7 @@ def plan(
     out   1024×1     readout      1024    0.25             0.25          1
     """
     check_widths(width=width, base_width=base_width)
+    check_takes_depth(build, depth)
     check_attention(attention)
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     grown = Grown.read(

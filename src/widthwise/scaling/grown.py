@@ -10,6 +10,7 @@ from widthwise.theory import (
     AxisFactors,
     AxisRule,
     DepthRule,
+    Exact,
     read_batch_rule,
     read_depth_rule,
     read_token_rule,
@@ -45,7 +46,7 @@ class Grown:
 
     @classmethod
     def read(
-        cls, *, depth_rule: DepthRule | str, batch_rule: AxisRule | str, token_rule: AxisRule | str, **sizes: Any
+        cls, *, depth_rule: DepthRule | Exact, batch_rule: AxisRule | Exact, token_rule: AxisRule | Exact, **sizes: Any
     ) -> "Grown":
         """Return the axes that a user asks for; raise if one lacks its base, or has no positive size."""
         for name in ("depth", "batch", "tokens"):
@@ -53,11 +54,8 @@ class Grown:
             if (value is None) != (base is None):
                 missing = f"base_{name}" if base is None else name
                 raise ValueError(f"{missing} is missing: expected {name} and base_{name}, or neither")
-            for key, number in ((name, value), (f"base_{name}", base)):
-                whole = name == "depth"
-                if number is not None and not (isinstance(number, int if whole else int | float) and number > 0):
-                    expected = "a whole number from 1 up" if whole else "a number above 0"
-                    raise ValueError(f"{key} is {number!r}: expected {expected}")
+            _check(name, value)
+            _check(f"base_{name}", base)
         return cls(
             depth_rule=read_depth_rule(depth_rule),
             batch_rule=read_batch_rule(batch_rule),
@@ -90,10 +88,19 @@ class Grown:
     def at(self, *, depth: int | None = None, batch: float | None = None, tokens: float | None = None) -> "Grown":
         """Return the same axes at other sizes; those that are None stay as they are."""
         for name, value in (("depth", depth), ("batch", batch), ("tokens", tokens)):
+            _check(name, value)
             if value is not None and getattr(self, name) is None:
                 raise ValueError(f"the plan has no {name}: expected {name}= and base_{name}= in plan(...)")
         given = {"depth": depth, "batch": batch, "tokens": tokens}
         return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+
+def _check(name: str, size: object) -> None:
+    """Raise unless a size is one, or None."""
+    whole = name.endswith("depth")
+    if size is not None and not (isinstance(size, int if whole else int | float) and size > 0):
+        expected = "a whole number from 1 up" if whole else "a number above 0"
+        raise ValueError(f"{name} is {size!r}: expected {expected}")
 
 
 ONLY_WIDTH = Grown()

@@ -1,6 +1,7 @@
 """What a user asks of a plan: the exponents by name, and checks that hold in every framework."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -44,6 +45,24 @@ def check_widths(**widths: int) -> None:
     for name, value in widths.items():
         if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"{name} is {value!r}: expected a whole number from 1 up")
+
+
+def check_takes_depth(build: Callable[..., Any], depth: int | None) -> None:
+    """Raise if `build` is given a depth that it does not take, or takes one that it is not given."""
+    try:
+        parameters = inspect.signature(build).parameters
+    except (TypeError, ValueError):
+        return  # some functions that are not written in Python have none
+    taken = parameters.get("depth")
+    if depth is None:
+        if taken is not None and taken.default is taken.empty:
+            raise ValueError("build takes a depth: expected depth= and base_depth=, which may be the same")
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    if taken is None or taken.kind in (taken.POSITIONAL_ONLY, taken.VAR_POSITIONAL):
+        names = ", ".join(parameters)
+        raise ValueError(f"build({names}) takes no argument called depth: expected one, which depth= is passed as")
 
 
 def find_exponents(

@@ -178,7 +178,7 @@ def _notes_on_depth(plan: "Planned") -> Iterator[str]:
     """Yield what changes with other axes than width."""
     grown = plan.grown
     ends = dict.fromkeys(in_every_layer(p.path) for p in plan.parameters if p.ends_branch)
-    if ends:
+    if ends and grown.depth_rule.branch:
         power = -depth_exponents(grown.depth_rule, plan.exponents.family).branch
         yield (
             f"at depth {grown.depth}, residual branches fall as (depth / {grown.base_depth})^{power}; the factor is in "

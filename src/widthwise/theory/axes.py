@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from widthwise.theory.exact import HALF, exact
+from widthwise.theory.exact import HALF, Exact, exact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ TOKEN_RULES: Mapping[str, AxisRule] = _by_name(
 """The rules for training on T times as many tokens, by name."""
 
 
-def read_batch_rule(rule: AxisRule | str) -> AxisRule:
+def read_batch_rule(rule: AxisRule | Exact) -> AxisRule:
     """Return a rule for the batch size: by name, or from the exponent of the learning rate; or the rule itself.
 
     >>> read_batch_rule("1/2").factors(4).learning_rate
@@ -164,15 +164,15 @@ def read_batch_rule(rule: AxisRule | str) -> AxisRule:
     return _read("batch_rule", rule, BATCH_RULES)
 
 
-def read_token_rule(rule: AxisRule | str) -> AxisRule:
+def read_token_rule(rule: AxisRule | Exact) -> AxisRule:
     """Return a rule for the number of tokens, by name or from the exponent of the learning rate; or the rule itself."""
     return _read("token_rule", rule, TOKEN_RULES)
 
 
-def _read(argument: str, rule: AxisRule | str, named: Mapping[str, AxisRule]) -> AxisRule:
+def _read(argument: str, rule: AxisRule | Exact, named: Mapping[str, AxisRule]) -> AxisRule:
     if isinstance(rule, AxisRule):
         return rule
-    if rule in named:
+    if isinstance(rule, str) and rule in named:
         return named[rule]
     try:
         power = exact(rule)

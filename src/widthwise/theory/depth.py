@@ -86,7 +86,7 @@ DEPTH_RULES: Mapping[str, DepthRule] = MappingProxyType(
 """The rules by name; `constant` changes nothing."""
 
 
-def read_depth_rule(rule: DepthRule | str) -> DepthRule:
+def read_depth_rule(rule: DepthRule | Exact) -> DepthRule:
     """Return a rule by name, or with the α that is given; or the rule itself.
 
     >>> read_depth_rule("3/4").branch
@@ -94,10 +94,10 @@ def read_depth_rule(rule: DepthRule | str) -> DepthRule:
     """
     if isinstance(rule, DepthRule):
         return rule
-    if rule in DEPTH_RULES:
+    if isinstance(rule, str) and rule in DEPTH_RULES:
         return DEPTH_RULES[rule]
     try:
-        return DepthRule(name=rule.strip(), branch=exact(rule))
+        return DepthRule(name=str(rule).strip(), branch=exact(rule))
     except ValueError:
         expected = f"one of {', '.join(DEPTH_RULES)}, or the exponent of branches, such as 3/4"
         raise ValueError(f"depth_rule is {rule!r}: expected {expected}") from None

@@ -78,7 +78,7 @@ def check_depths(
     show: bool,
 ) -> DepthCheck:
     """Train and measure at several depths; see `TorchPlan.check_depth`."""
-    depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance)
+    depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance, called="depth")
     plans = [plan.at(depth=depth) for depth in depths]
     ends = kinds_of_ends(plans)
     found: list[list[tuple[SizesOf, SizesOf]]] = []

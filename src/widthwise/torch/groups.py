@@ -48,7 +48,9 @@ def make_groups(
     _refuse_mixture(family, parameters, of)
     if of is not None:
         parameters = [about for about in parameters if family_of(about, family).isometric == (of == "muon")]
-    _refuse_bad_rate(lr, weight_decay, max((factors[about.path].decay for about in parameters), default=1.0))
+    _refuse_bad_rate(
+        lr, weight_decay, eps or 0.0, max((factors[about.path].decay for about in parameters), default=1.0)
+    )
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for about in parameters:
         parameter, factor = found[about.path], factors[about.path]
@@ -109,8 +111,8 @@ def _refuse_mixture(family: Family, parameters: Sequence[Parameter], of: str | N
         )
 
 
-def _refuse_bad_rate(lr: float, weight_decay: float, growth: float) -> None:
-    for name, value in (("lr", lr), ("weight_decay", weight_decay)):
+def _refuse_bad_rate(lr: float, weight_decay: float, eps: float, growth: float) -> None:
+    for name, value in (("lr", lr), ("weight_decay", weight_decay), ("eps", eps)):
         if not 0 <= value < float("inf"):
             raise ValueError(f"{name} is {value}: expected a number from 0 up")
     if (part := lr * weight_decay * growth) > MOST_DECAY:

@@ -31,7 +31,13 @@ from widthwise.scaling.attention import Attention, check_attention, grown_sums
 from widthwise.scaling.depth import grow_factors, place_in_blocks
 from widthwise.scaling.grown import Grown
 from widthwise.scaling.orthogonal import as_stored
-from widthwise.scaling.request import at_base_width, check_widths, find_exponents, refuse_inner_readouts
+from widthwise.scaling.request import (
+    at_base_width,
+    check_takes_depth,
+    check_widths,
+    find_exponents,
+    refuse_inner_readouts,
+)
 from widthwise.theory import (
     COMPLETEP,
     INDEPENDENT,
@@ -40,6 +46,7 @@ from widthwise.theory import (
     AxisRule,
     DecayRule,
     DepthRule,
+    Exact,
     Family,
     Parameterization,
     read_decay_rule,
@@ -166,13 +173,13 @@ def plan(
     decay_rule: DecayRule | str = INDEPENDENT,
     depth: int | None = None,
     base_depth: int | None = None,
-    depth_rule: DepthRule | str = COMPLETEP,
+    depth_rule: DepthRule | Exact = COMPLETEP,
     batch: float | None = None,
     base_batch: float | None = None,
-    batch_rule: AxisRule | str = "constant",
+    batch_rule: AxisRule | Exact = "constant",
     tokens: float | None = None,
     base_tokens: float | None = None,
-    token_rule: AxisRule | str = "constant",
+    token_rule: AxisRule | Exact = "constant",
 ) -> TorchPlan:
     """Plan how a model changes between the base width and another width, and with depth, batch size and tokens.
 
@@ -203,8 +210,8 @@ def plan(
             "constant" (nothing), the exponent of branches such as "3/4", or a `DepthRule`.
         batch: The batch size of the training run.
         base_batch: The batch size at which its learning rate was tuned.
-        batch_rule: What changes with the batch size: "constant" (nothing), "sde", "sde2", "timescale", "scion", the
-            exponent of the learning rate, or an `AxisRule`. docs/theory.md has their sources.
+        batch_rule: What changes with the batch size: "constant" (nothing), "sqrt", "sde", "sde2", "timescale", "scion",
+            the exponent of the learning rate, or an `AxisRule`. docs/theory.md has their sources.
         tokens: The number of tokens, or of examples, of the training run.
         base_tokens: The number with which its learning rate was tuned.
         token_rule: What changes with the number of tokens: "constant", "horizon", "timescale", "scion", the exponent of
@@ -230,6 +237,7 @@ def plan(
     check_attention(attention)
     if isinstance(build, nn.Module):
         raise ValueError("build is a model: expected a function that returns one for any width")
+    check_takes_depth(build, depth)
     exponents = find_exponents(parameterization, optimizer, alignment, exponents)
     decay_rule = read_decay_rule(decay_rule)
     grown = Grown.read(
