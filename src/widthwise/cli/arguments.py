@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from types import NoneType
@@ -90,6 +91,18 @@ def size(metavar: str, *, least: int = 1) -> PrimitiveConstructorSpec[float]:
         return value
 
     return read_by(metavar, read)
+
+
+@contextmanager
+def naming_options(arguments: Collection[str]) -> Iterator[None]:
+    """Let messages about an argument name the option that was typed: --base-depth in place of base_depth."""
+    try:
+        yield
+    except ValueError as error:
+        name, _, rest = str(error).partition(" is ")
+        if name not in arguments:
+            raise
+        raise ValueError(f"--{name.replace('_', '-')} is {rest}") from None
 
 
 def unset(meaning: str) -> Any:

@@ -1,43 +1,40 @@
 """`widthwise transfer`: the hyperparameters of a larger model, from those of a tuned one."""
 
 import json
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from widthwise.cli.arguments import count, named, positive, unset
+from widthwise.cli.arguments import count, named, naming_options, positive, unset
+from widthwise.cli.corrections import RULE_OF, has_rule, read_corrections
 from widthwise.cli.output import table
 from widthwise.scaling.grown import Grown
-from widthwise.scaling.hyperparameters import (
-    Growth,
-    Hyperparameter,
-    MeasuredExponent,
-    TunedValues,
-    target_hyperparameters,
-)
-from widthwise.study.axes import TOGETHER, WIDTH
+from widthwise.scaling.hyperparameters import Growth, Hyperparameter, TunedValues, target_hyperparameters
+from widthwise.scaling.orthogonal import has_muon
 from widthwise.theory import (
     ADAM,
     ALIGNMENTS,
     ALL_FAMILIES,
+    BATCH_RULES,
     DECAY_RULES,
     FULL,
     INDEPENDENT,
     MUON_FACTORS,
     MUP,
     PARAMETERIZATIONS,
+    TOKEN_RULES,
     Alignment,
     DecayRule,
     Family,
     Parameterization,
+    Role,
     solve,
     with_adam,
 )
 
-if TYPE_CHECKING:
-    from widthwise.study.fits import GroupFit
+_CALLED = {"batch": "batch size", "tokens": "number of tokens"}
+_NAMED = {"batch": BATCH_RULES, "tokens": TOKEN_RULES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +43,8 @@ class TransferCommand:
 
     The tuned model has the --base-... sizes. Sizes that are left out do not grow. Initial sizes are factors on those of
     the tuned model, and all multipliers are stored in the parameters. With --study, learning rates are corrected by the
-    exponents that sweeps with the same rules measured, and have intervals.
+    exponents that sweeps with the same rules measured, and have intervals. With Muon, Adam trains all but the hidden
+    matrices, as in plans.
     """
 
     learning_rate: Annotated[float, positive("X")]
@@ -54,7 +52,8 @@ class TransferCommand:
     epsilon: Annotated[float | None, unset("none")] = None
     """The tuned epsilon."""
     weight_decay: Annotated[float | None, unset("none")] = None
-    """The tuned decay: the part of a weight that a step removes, which is the learning rate times AdamW's."""
+    """The tuned decay: the part of a weight that a step removes, which is the learning rate times AdamW's; at most
+    0.05."""
     b2: Annotated[float | None, unset("none")] = None
     """The tuned beta2."""
     width: Annotated[int | None, count("N", least=1), unset("--base-width")] = None
@@ -88,84 +87,85 @@ class TransferCommand:
     token_rule: str = "constant"
     """What changes with the number of tokens: horizon, timescale, scion, constant, or your own power of the rate."""
     study: Annotated[tuple[Path, ...], unset("none")] = ()
-    """Folders of studies with one sweep along each axis to correct; their exponents are used as measured."""
+    """Folders of studies with sweeps along the axes that grow. The one with the rules given here counts, and its
+    exponent is used as measured."""
     json: bool = False
     """Print a JSON object."""
 
     def run(self) -> int:
         """Print the hyperparameters."""
+        with naming_options(vars(self)):
+            growth = self._growth()
+            growing = [axis for axis, ratio in growth.ratios.items() if ratio != 1]
+            corrections = read_corrections(self.study, growing, self._options(growth))
+            growth = replace(growth, measured=corrections.exponents)
+            tuned = TunedValues(
+                learning_rate=self.learning_rate, epsilon=self.epsilon, weight_decay=self.weight_decay, b2=self.b2
+            )
+            found = list(target_hyperparameters(tuned, growth))
+        notes = [*self._notes(growth), *corrections.notes]
+        print(json.dumps(_to_json(found, growth, notes), indent=2) if self.json else _tabulate(found, growth, notes))
+        return 0
+
+    def _growth(self) -> Growth:
+        sizes: dict[str, int | None] = {}
+        for axis in RULE_OF:
+            here, base = getattr(self, axis), getattr(self, f"base_{axis}")
+            if base is None and here is not None:
+                raise ValueError(f"--base-{axis} is missing: expected that of the tuned model beside --{axis} {here}")
+            sizes |= {axis: base if here is None else here, f"base_{axis}": base}
         muon = [family for family in MUON_FACTORS.values() if family == self.optimizer]
-        family = with_adam(muon[0]) if muon else self.optimizer
-        growth = Growth(
-            case=solve(self.parameterization, family, self.alignment),
+        return Growth(
+            case=solve(self.parameterization, with_adam(muon[0]) if muon else self.optimizer, self.alignment),
             width=self.width or self.base_width,
             base_width=self.base_width,
             grown=Grown.read(
-                depth_rule=self.depth_rule,
-                batch_rule=self.batch_rule,
-                token_rule=self.token_rule,
-                **{
-                    name: getattr(self, name)
-                    for axis in ("depth", "batch", "tokens")
-                    for name in (axis, f"base_{axis}")
-                },
+                depth_rule=self.depth_rule, batch_rule=self.batch_rule, token_rule=self.token_rule, **sizes
             ),
             decay_rule=self.decay_rule,
-            measured=self._measured(),
         )
-        tuned = TunedValues(
-            learning_rate=self.learning_rate, epsilon=self.epsilon, weight_decay=self.weight_decay, b2=self.b2
-        )
-        found = list(target_hyperparameters(tuned, growth))
-        print(json.dumps(_to_json(found, growth), indent=2) if self.json else _tabulate(found, growth))
-        return 0
 
-    def _measured(self) -> dict[str, MeasuredExponent]:
-        """Return the exponents that the studies hold, by axis; raise if one is not clear or not for these rules."""
-        found: dict[str, MeasuredExponent] = {}
-        for folder in self.study:
-            for fit in _fits(folder):
-                axis, exponent = fit.transfer.axis, fit.transfer.law.exponent
-                if axis in found:
-                    raise ValueError(f"there is more than one sweep over {axis}: expected one, not {fit.title!r} too")
-                if not exponent.half_width < math.inf:
-                    raise ValueError(f"the exponent in {axis} is not known in {str(folder)!r}: expected two optima")
-                for name, expected in self._assumed(axis).items():
-                    if not fit.is_own and (value := _option(fit, name)) != expected:
-                        option = f"--{name.replace('_', '-')}"
-                        raise ValueError(
-                            f"the sweep over {axis} in {str(folder)!r} has {option} {value}: expected {expected}"
-                        )
-                found[axis] = MeasuredExponent(value=exponent.value, low=exponent.low, high=exponent.high)
-        return found
+    def _options(self, growth: Growth) -> dict[str, str]:
+        """Return the options that a sweep has too."""
+        return {
+            "--parameterization": self.parameterization.name,
+            "--alignment": self.alignment.name,
+            "--optimizer": growth.case.family.name,
+            "--decay-rule": self.decay_rule.name if self.weight_decay else "none",
+            "--depth-rule": self.depth_rule,
+            "--batch-rule": self.batch_rule,
+            "--token-rule": self.token_rule,
+        }
 
-    def _assumed(self, axis: str) -> dict[str, str]:
-        if axis == TOGETHER.name:
-            raise ValueError("a sweep over all axes together corrects none of them: expected one along a single axis")
-        if axis == WIDTH.name:
-            return {"parameterization": self.parameterization.name, "alignment": self.alignment.name}
-        name = {"depth": "depth_rule", "batch": "batch_rule", "tokens": "token_rule"}[axis]
-        return {name: getattr(self, name)}
-
-
-def _fits(folder: Path) -> "list[GroupFit]":
-    from widthwise.study import Study  # the rest of the command does without
-    from widthwise.study.fits import fit_rows
-
-    with Study.open(folder, create=False) as study:
-        return fit_rows(study.runs())
+    def _notes(self, growth: Growth) -> Iterator[str]:
+        """Yield what a user should know about the options beside what was asked for."""
+        options, family = self._options(growth), growth.case.family
+        trained_by = list(dict.fromkeys(family.at(role).name for role in (Role.HIDDEN, Role.EMBEDDING)))
+        if has_muon(family):
+            muon, adam = trained_by
+            yield (
+                f"{muon} trains the matrices in blocks, and {adam} the rest; their tuned learning rates usually "
+                "differ: run this with each of them, and read the rows of that optimizer"
+            )
+        if self.weight_decay and any(self.decay_rule.power(role) is None for role in Role):
+            yield f"--decay-rule {self.decay_rule.name}: {self.decay_rule.title}"
+        for axis, called in _CALLED.items():
+            option = RULE_OF[axis]
+            name = options[option]
+            known_for = "Scion" if name == "scion" else "Adam"
+            others = [each for each in trained_by if each != known_for.lower()]
+            if has_rule(option, name) and growth.ratios[axis] == 1:
+                yield f"{option} {name} changes nothing: the target has the {called} of the tuned model"
+            elif has_rule(option, name) and name in _NAMED[axis] and others:
+                yield f"{option} {name} was derived for {known_for}: for {' and '.join(others)} it is a guess"
 
 
-def _option(fit: "GroupFit", name: str) -> str:
-    setting = fit.setting
-    return setting.rates.name if name == "alignment" else getattr(setting, name)
-
-
-def _tabulate(found: Sequence[Hyperparameter], growth: Growth) -> str:
-    headings = ("parameters", "hyperparameter", "tuned", "target", "95 % interval", "because of")
+def _tabulate(found: Sequence[Hyperparameter], growth: Growth, notes: Sequence[str]) -> str:
+    mixed = len({each.optimizer for each in found}) > 1
+    headings = ("parameters", "optimizer", "hyperparameter", "tuned", "target", "95 % interval", "because of")
     rows = [
         (
-            each.of if each.of != before else "",
+            *(each.of if each.of != before else "", each.optimizer if each.of != before else ""),
             each.name,
             f"{each.base:.4g}",
             f"{each.target:.4g}",
@@ -174,14 +174,17 @@ def _tabulate(found: Sequence[Hyperparameter], growth: Growth) -> str:
         )
         for before, each in zip(["", *(each.of for each in found)], found, strict=False)
     ]
+    shown = [place for place, heading in enumerate(headings) if mixed or heading != "optimizer"]
+    right = [position for position, place in enumerate(shown) if headings[place] in ("tuned", "target")]
     lines = [
         f"{axis} x {ratio:g}: {growth.rules[axis]}"
         + (f"; measured exponent {growth.measured[axis]}" if axis in growth.measured else "")
         for axis, ratio in growth.ratios.items()
         if ratio != 1
     ]
-    return "\n".join([table(headings, rows, right=(2, 3)), *lines])
+    drawn = table([headings[place] for place in shown], [[row[place] for place in shown] for row in rows], right=right)
+    return "\n".join([drawn, *lines, *(f"note: {note}" for note in notes)])
 
 
-def _to_json(found: Sequence[Hyperparameter], growth: Growth) -> dict[str, Any]:
-    return {"ratios": growth.ratios, "hyperparameters": [each.to_json() for each in found]}
+def _to_json(found: Sequence[Hyperparameter], growth: Growth, notes: Sequence[str]) -> dict[str, Any]:
+    return {"ratios": growth.ratios, "hyperparameters": [each.to_json() for each in found], "notes": notes}

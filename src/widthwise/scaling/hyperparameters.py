@@ -13,12 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from widthwise.scaling.axes import Axes
+from widthwise.scaling.decay import MOST_DECAY
 from widthwise.scaling.depth import grow_factors
 from widthwise.scaling.factors import Factors, find_factors
 from widthwise.scaling.grown import Grown
 from widthwise.scaling.orthogonal import has_muon
 from widthwise.scaling.parameters import Parameter, Part
-from widthwise.theory import INDEPENDENT, Assessment, DecayRule
+from widthwise.theory import INDEPENDENT, Assessment, DecayRule, Role
 
 _MATRIX = Axes(inputs=(0,), outputs=(1,))
 _VECTOR = Axes(outputs=(0,))
@@ -58,6 +59,11 @@ class TunedValues:
         for name in ("epsilon", "weight_decay"):
             if (value := getattr(self, name)) is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} is {value}: expected a finite number, 0 or more")
+        if self.weight_decay is not None and self.weight_decay > MOST_DECAY:
+            raise ValueError(
+                f"weight_decay is {self.weight_decay}, the part of every weight that a step removes: expected at most "
+                f"{MOST_DECAY}; AdamW multiplies its weight decay by the learning rate, so give that product"
+            )
         if self.b2 is not None and not 0 <= self.b2 < 1:
             raise ValueError(f"b2 is {self.b2}: expected a number from 0 to 1")
 
@@ -71,7 +77,7 @@ class MeasuredExponent:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:z.2f} [{self.low:z.2f}, {self.high:z.2f}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +104,10 @@ class Hyperparameter:
     Attributes:
         of: The kind of parameters that it is for, or "all".
         name: Its name.
-        base: Its value in the tuned model; 1 for an initial size, which is relative.
+        base: Its value in the tuned model; 1 for an initial size, which is relative. 0 for a decay that the rule leaves
+            out.
         target: Its value in the target.
+        optimizer: The family of the optimizer that trains these parameters; with Muon, Adam's for "all".
         origins: The factors that lead from one to the other; none if nothing changes.
         interval: The interval of the target, if an exponent was measured.
     """
@@ -108,6 +116,7 @@ class Hyperparameter:
     name: str
     base: float
     target: float
+    optimizer: str
     origins: tuple[Origin, ...] = ()
     interval: tuple[float, float] | None = None
 
@@ -173,8 +182,14 @@ _OTHERS = ("depth", "batch", "tokens")
 
 
 def target_hyperparameters(tuned: TunedValues, growth: Growth) -> Iterator[Hyperparameter]:
-    """Yield every hyperparameter of the target."""
-    by_axis = {axis: growth.factors(axis) for axis in growth.ratios}
+    """Yield every hyperparameter of the target.
+
+    Raise if a step would remove too much of a weight there, or if a number is too large or too small for a float.
+    """
+    try:
+        by_axis = {axis: growth.factors(axis) for axis in growth.ratios}
+    except ArithmeticError:
+        raise ValueError("a factor is too large or too small: expected rules with smaller powers") from None
     named = {
         "initial size": ("init", 1.0),
         "learning rate": ("learning_rate", tuned.learning_rate),
@@ -185,7 +200,14 @@ def target_hyperparameters(tuned: TunedValues, growth: Growth) -> Iterator[Hyper
         for name, (attribute, base) in named.items():
             if base is not None:
                 each = {axis: getattr(factors[kind], attribute) for axis, factors in by_axis.items()}
-                yield _hyperparameter(kind, name, base, each, growth)
+                found = _hyperparameter(kind, name, base, each, growth)
+                if attribute == "decay" and found.target > MOST_DECAY:
+                    removed = f"the tuned decay · {found.target / base:.4g} = {found.target:.3g}"
+                    raise ValueError(
+                        f"a step would remove {removed} of every weight ({kind}): expected at most {MOST_DECAY}; use "
+                        "another rule"
+                    )
+                yield found
     if tuned.b2 is not None:
         rules = {"batch": growth.grown.batch_rule, "tokens": growth.grown.token_rule}
         each = {axis: rule.factors(growth.ratios[axis]).one_minus_b2 for axis, rule in rules.items()}
@@ -197,6 +219,14 @@ def target_hyperparameters(tuned: TunedValues, growth: Growth) -> Iterator[Hyper
 
 def _hyperparameter(of: str, name: str, base: float, factors: Mapping[str, float], growth: Growth) -> Hyperparameter:
     ratios, rules = growth.ratios, growth.rules
+    part = KINDS[of][0] if of in KINDS else Part.EMBEDDING  # with Muon, only Adam has a β₂
+    optimizer = growth.case.family.at(Role.HIDDEN if part is Part.HIDDEN else Role.EMBEDDING).name
+    if name == "decay per step" and 0 in factors.values():
+        return Hyperparameter(of=of, name=name, base=0.0, target=0.0, optimizer=optimizer)
+    if not 0 < math.prod(factors.values()) < math.inf:
+        raise ValueError(
+            f"the factor on the {name} ({of}) is too large or too small: expected rules with smaller powers"
+        )
     origins = [
         Origin(axis=axis, factor=factor, exponent=_exponent(factor, ratios[axis]), rule=rules[axis])
         for axis, factor in factors.items()
@@ -208,12 +238,20 @@ def _hyperparameter(of: str, name: str, base: float, factors: Mapping[str, float
         if octaves:
             ends = sorted(octaves * (end - estimate.value) for end in (estimate.low, estimate.high))
             below, above = math.hypot(below, ends[0]), math.hypot(above, ends[1])
-            factor, exponent = 2 ** (octaves * estimate.value), f"{estimate.value:.2f}"
+            factor, exponent = 2 ** (octaves * estimate.value), f"{estimate.value:z.2f}"
             interval = (estimate.low, estimate.high)
             origins.append(Origin(axis=axis, factor=factor, exponent=exponent, rule="measured", interval=interval))
     target = base * math.prod(origin.factor for origin in origins)
     interval = (target * 2**-below, target * 2**above) if below or above else None
-    return Hyperparameter(of=of, name=name, base=base, target=target, origins=tuple(origins), interval=interval)
+    return Hyperparameter(
+        of=of,
+        name=name,
+        base=base,
+        target=target,
+        optimizer=optimizer,
+        origins=tuple(origins),
+        interval=interval,
+    )
 
 
 def _exponent(factor: float, ratio: float) -> str:

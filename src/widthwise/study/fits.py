@@ -94,7 +94,7 @@ def fit_rows(rows: Iterable[Row], *, predict: Sequence[int] = (), tolerance: flo
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         if row.ended and row.spec.get("constants") != TUNING:
-            _check(row)
+            check_row(row)
             groups.setdefault(_shared(row.spec), {})[row.run] = row
     shared = [dict(group) for group in groups]
     ours = [values for values in shared if OWN not in values]
@@ -145,7 +145,7 @@ def _fit(values: dict[str, Any], differing: Sequence[str], rows: Iterable[Row], 
     )
 
 
-def _check(row: Row) -> None:
+def check_row(row: Row) -> None:
     """Raise ValueError if a request lacks what tells its group and its place there."""
     needed = ["learning_rate", "seed"]
     if OWN not in row.spec and row.spec.get("rates") is None:
