@@ -15,6 +15,7 @@ from tests.zoo import cases, llama_nnx, mamba_dict, moe_dict, scanned_dict
 from widthwise.scaling import Factors
 from widthwise.scaling.depth import counterparts
 from widthwise.scaling.table import in_every_layer
+from widthwise.theory import DepthRule
 from widthwise.trace.paths import named_leaves
 
 VOCABULARY, WIDTH, BASE_DEPTH = 11, 32, 2
@@ -222,6 +223,15 @@ def test_block_outputs_and_the_stream_change_as_much_at_every_depth():
 
 def scanned_two(width, key):
     return scanned(width, BASE_DEPTH, key)
+
+
+@pytest.mark.parametrize(("branch", "advice"), [(0, "as the depth rules completep and sqrt do"), ("1/4", "already")])
+def test_a_check_advises_a_multiplier_only_where_there_is_none(branch: str | int, advice: str):
+    rule = DepthRule(name="own", branch=branch, matrix_rate=0, vector_rate=0)
+    plan = ww.plan(scanned, width=16, base_width=16, depth=2, base_depth=2, depth_rule=rule, example=TOKENS)
+    result = plan.check_depth(loss, TOKENS, depths=(2, 16), learning_rate=1e-2, seeds=1, steps=2, show=False)
+    assert not result.passed
+    assert advice in str(result)
 
 
 def test_a_norm_behind_the_addition_is_refused_in_a_scan_too():

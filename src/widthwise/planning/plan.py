@@ -10,7 +10,7 @@ called, unless you ask for it: initialization, learning rate and epsilon of each
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -163,6 +163,7 @@ class Plan(Initial):
             tolerance=tolerance,
             progress=_progress("depth", seeds, show),
         )
+        result = replace(result, multiplied=self.grown.depth_rule.branch > 0)
         if show:
             print(result)  # noqa: T201
         return result

@@ -92,6 +92,7 @@ def check_depths(
             found[-1].append((_sizes(measures, first, first), _sizes(measures, first, last)))
     before, after = ([[pair[place] for pair in row] for row in found] for place in (0, 1))
     result = judge_depth(before, after, depths=depths, steps=steps, tolerance=tolerance)
+    result = replace(result, multiplied=plan.grown.depth_rule.branch > 0)
     if show:
         print(result)  # noqa: T201
     return result
