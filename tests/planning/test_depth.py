@@ -399,3 +399,22 @@ def test_blocks_are_counted_whatever_they_are_called(build):
             block, head = leaf.shape == (width, width), leaf.shape[-1] == 3
             expected = 2 / depth * width**-0.5 if block else 7 if head else None
             assert expected is None or float(jnp.std(leaf)) == pytest.approx(expected, rel=0.1), path
+
+
+@pytest.mark.parametrize("build", [in_a_list, lambda width, depth: Dense(width, depth)])
+def test_blocks_are_measured_apart_from_the_rest_of_a_list(build):
+    plan = ww.plan(build, width=64, base_width=64, depth=3, base_depth=2, example=jnp.ones((2, 4)))
+    data = jax.random.normal(jax.random.key(1), (32, 4))
+    found = plan.check_depth(
+        lambda model, x: (model(x) ** 2).mean(),
+        data,
+        depths=(1, 2, 16),
+        seeds=1,
+        steps=2,
+        learning_rate=1e-3,
+        show=False,
+    )
+    embed, block = ("0", "*") if build is in_a_list else ("Dense_0/kernel", "Dense_*/kernel")
+    assert {each.name for each in found.sizes} >= {embed, block, "all branches", "logits"}
+    (embedding,) = (each for each in found.sizes if each.name == embed)
+    assert embedding.initial.value == pytest.approx(0, abs=0.01)

@@ -11,7 +11,8 @@ from typing import Any
 
 from widthwise.coordinates.depth import LOGITS
 from widthwise.coordinates.measured import weights_of
-from widthwise.scaling import Planned
+from widthwise.scaling import Parameter, Planned
+from widthwise.scaling.depth import Blocks, kind_of
 from widthwise.scaling.table import in_every_layer
 from widthwise.theory import Role, depth_exponents
 
@@ -39,32 +40,62 @@ class Measure:
         return self.factor * (sum(rms(x) ** 2 for x in outputs) / len(outputs)) ** 0.5
 
 
-def kinds_of_ends(plans: Sequence[Planned]) -> frozenset[str]:
-    """Return the parameters that end branches, without the numbers of layers. At the base depth none is known."""
-    return frozenset(in_every_layer(p.path) for plan in plans for p in plan.parameters if p.ends_branch)
+def blocks_of(plan: Planned, plans: Sequence[Planned]) -> Blocks:
+    """Return the parameters of a plan's blocks.
+
+    At the base depth a plan knows none. There they are those that the blocks of the other plans are compared with.
+    """
+    if plan.grown.deepens != 1:
+        inside = frozenset(p.path for p in plan.parameters if p.deepens != 1)
+        return Blocks(inside=inside, ends=frozenset(p.path for p in plan.parameters if p.ends_branch))
+    others = [p for each in plans if each.grown.deepens != 1 for p in each.parameters]
+
+    def here(chosen: Callable[[Parameter], bool]) -> frozenset[str]:
+        yes, no = ({p.origin or p.path for p in others if chosen(p) is each} for each in (True, False))
+        kinds = {kind_of(path) for path in yes}  # a shallower model is compared with some of the blocks here
+        return frozenset(p.path for p in plan.parameters if kind_of(p.path) in kinds and p.path not in no - yes)
+
+    return Blocks(inside=here(lambda p: p.deepens != 1), ends=here(lambda p: p.ends_branch))
 
 
-def measures_of(plan: Planned, ends: frozenset[str], uses: Sequence[str]) -> dict[str, Measure]:
+def measures_of(plan: Planned, blocks: Blocks, uses: Sequence[str]) -> dict[str, Measure]:
     """Return what to measure of the uses of weights in a forward pass.
 
     Args:
         plan: The plan of the model.
-        ends: The parameters that end a residual branch, without the numbers of layers.
+        blocks: The parameters of its blocks.
         uses: The names of the uses. Those in a loop have a number in brackets.
     """
-    roles = {parameter.path: parameter.role for parameter in plan.parameters}
-    grown = plan.grown
-    branch = depth_exponents(grown.depth_rule, plan.exponents.family).branch
+    name_of = _names(plan, blocks)
     by_name: dict[str, list[str]] = {}
     added: list[str] = []
     for use in uses:
-        path = weights_of(use)[0]
-        by_name.setdefault(LOGITS if roles[path] is Role.READOUT else in_every_layer(use).split("[")[0], []).append(use)
-        if in_every_layer(path) in ends:
+        by_name.setdefault(name_of(use), []).append(use)
+        if weights_of(use)[0] in blocks.ends:
             added.append(use)
-    multiplier = float(grown.deepens) ** float(branch)
+    branch = depth_exponents(plan.grown.depth_rule, plan.exponents.family).branch
+    multiplier = float(plan.grown.deepens) ** float(branch)
     found = {
         name: Measure(uses=tuple(each), factor=multiplier if each[0] in added else 1.0)
         for name, each in by_name.items()
     }
     return {**found, BRANCHES: Measure(uses=tuple(added), summed=True)} if added else found
+
+
+def _names(plan: Planned, blocks: Blocks) -> Callable[[str], str]:
+    """Return a function that names a use as at any other depth, apart from those of other places in the model."""
+    parameters = {parameter.path: parameter for parameter in plan.parameters}
+    kinds, before_ends = (
+        {in_every_layer(path) for path in each} for each in (blocks.inside, blocks.inside - blocks.ends)
+    )
+
+    def name_of(use: str) -> str:
+        about = parameters[weights_of(use)[0]]
+        kind, name = in_every_layer(about.path), in_every_layer(use).split("[")[0]
+        if about.role is Role.READOUT:
+            return LOGITS
+        if about.path not in blocks.inside:
+            return (about.origin or about.path) if kind in kinds else name
+        return f"{name} (last)" if about.path in blocks.ends and kind in before_ends else name
+
+    return name_of

@@ -17,7 +17,7 @@ import jax
 import optax
 
 from widthwise.coordinates import DepthCheck
-from widthwise.coordinates.blocks import kinds_of_ends
+from widthwise.coordinates.blocks import blocks_of
 from widthwise.measure import CoordinateCheck, check_coordinates, check_depths
 from widthwise.measure.coordinates import SEEDS, STEPS, TOLERANCE
 from widthwise.planning.build import Build, Builder
@@ -154,9 +154,9 @@ class Plan(Initial):
         """
         plans = {depth: self.at(depth=depth) for depth in depths}
         make, seeds = optimizer or (lambda plan: plan.default(learning_rate)), self._seeds(seeds)
-        ends = kinds_of_ends(list(plans.values()))
+        blocks = {depth: blocks_of(plan, list(plans.values())) for depth, plan in plans.items()}
         result = check_depths(
-            lambda depth: subject_of(plans[depth], make(plans[depth]), loss, batch, ends=ends),
+            lambda depth: subject_of(plans[depth], make(plans[depth]), loss, batch, blocks=blocks[depth]),
             depths=depths,
             seeds=seeds,
             steps=steps,

@@ -14,6 +14,7 @@ import optax
 from widthwise.coordinates.blocks import measures_of
 from widthwise.measure import Measurement, Subject, measure
 from widthwise.measure.capture import capture
+from widthwise.scaling.depth import Blocks
 from widthwise.theory import without_multipliers
 from widthwise.trace.paths import PyTree
 
@@ -49,7 +50,7 @@ def _objective(plan: "Plan", loss: Loss) -> Callable[[PyTree, Any], jax.Array]:
     return objective
 
 
-def _sizes(plan: "Plan", loss: Loss, ends: frozenset[str]) -> Callable[[PyTree, PyTree, Any], Any]:
+def _sizes(plan: "Plan", loss: Loss, blocks: Blocks) -> Callable[[PyTree, PyTree, Any], Any]:
     """Return the program that measures sizes and changes under names that are the same at every depth."""
 
     def rms(x: jax.Array) -> jax.Array:
@@ -58,7 +59,7 @@ def _sizes(plan: "Plan", loss: Loss, ends: frozenset[str]) -> Callable[[PyTree, 
     def sizes(initial: PyTree, params: PyTree, batch: Any) -> dict[str, tuple[jax.Array, jax.Array]]:
         before, after = (capture(_objective(plan, loss), each, batch)[1] for each in (initial, params))
         found: dict[str, tuple[jax.Array, jax.Array]] = {}
-        for name, measured in measures_of(plan, ends, list(after)).items():
+        for name, measured in measures_of(plan, blocks, list(after)).items():
             now = [after[use].outputs for use in measured.uses]
             change = [x - before[use].outputs for x, use in zip(now, measured.uses, strict=True)]
             found[name] = measured.size(now, rms), measured.size(change, rms)
@@ -73,7 +74,7 @@ def subject_of(
     loss: Loss,
     batch: Any,
     *,
-    ends: frozenset[str] | None = None,
+    blocks: Blocks | None = None,
 ) -> Subject:
     """Return a planned model, ready for training on one batch.
 
@@ -82,7 +83,7 @@ def subject_of(
         optimizer: The optimizer.
         loss: The loss, from the model and the batch.
         batch: The batch.
-        ends: To measure sizes over depth, the parameters that end branches, without the numbers of layers.
+        blocks: To measure sizes over depth, the parameters of the model's blocks.
     """
     programs: Programs = plan.builder.once(("programs", plan.width, loss), lambda: Programs.of(plan, loss))
 
@@ -96,8 +97,8 @@ def subject_of(
         return params, optimizer.init(params)
 
     look = programs.look
-    if ends is not None:
-        look = plan.builder.once(("sizes over depth", plan.width, loss, ends), lambda: _sizes(plan, loss, ends))
+    if blocks is not None:
+        look = plan.builder.once(("sizes over depth", plan.width, loss, blocks), lambda: _sizes(plan, loss, blocks))
 
     return Subject(
         exponents=plan.exponents if plan.multipliers else without_multipliers(plan.exponents),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from widthwise.coordinates import CoordinateCheck, DepthCheck, checked_widths, judge, judge_depth
-from widthwise.coordinates.blocks import Measure, kinds_of_ends, measures_of
+from widthwise.coordinates.blocks import Measure, blocks_of, measures_of
 from widthwise.coordinates.depth import SizesOf
 from widthwise.torch.capture import TorchMeasurement, TorchUse, capture, measure
 from widthwise.torch.model import ModuleBuilder, kept_randomness, seed_all
@@ -80,15 +80,15 @@ def check_depths(
     """Train and measure at several depths; see `TorchPlan.check_depth`."""
     depths = checked_widths(depths, seeds=seeds, steps=steps, tolerance=tolerance, called="depth")
     plans = [plan.at(depth=depth) for depth in depths]
-    ends = kinds_of_ends(plans)
     found: list[list[tuple[SizesOf, SizesOf]]] = []
     for here in plans:
+        blocks = blocks_of(here, plans)
         found.append([])
         for seed in range(seeds):
             if show:
                 print(f"training depth {here.grown.depth}, seed {seed + 1} of {seeds}", file=sys.stderr)  # noqa: T201
             first, last = _uses(here, loss, batch, make, seed, steps)
-            measures = measures_of(here, ends, list(first))
+            measures = measures_of(here, blocks, list(first))
             found[-1].append((_sizes(measures, first, first), _sizes(measures, first, last)))
     before, after = ([[pair[place] for pair in row] for row in found] for place in (0, 1))
     result = judge_depth(before, after, depths=depths, steps=steps, tolerance=tolerance)
