@@ -342,6 +342,15 @@ def test_parameters_of_blocks_that_the_base_model_lacks_take_turns():
         "h/10/w": "h/1/w",
         "out": "out",
     }
+    stages = [[f"stages/{stage}/layers/{layer}" for stage in (0, 1) for layer in range(depth)] for depth in (3, 2)]
+    found = counterparts(*stages, *map(frozenset, stages))
+    assert [found[path][-1] for path in stages[0]] == ["0", "1", "0"] * 2
+    assert all(path[:8] == other[:8] for path, other in found.items())
+    haiku = [["linear", *(f"linear_{number}" for number in range(1, depth + 2))] for depth in (11, 2)]
+    found = counterparts(*haiku, *(frozenset(names[1:-1]) for names in haiku))
+    assert [found[f"linear_{number}"] for number in (1, 2, 3, 10, 11, 12)] == [
+        *("linear_1", "linear_2", "linear_1", "linear_2", "linear_1", "linear_3")
+    ]
     with pytest.raises(ValueError, match=r"'h/5/new' has no counterpart at the base depth"):
         counterparts(["h/5/new"], base, *inside)
 
@@ -385,7 +394,13 @@ def numbered(width: int, depth: int, key):
     return dict(zip(names, params, strict=True)), lambda params, x: apply(in_order(params), x)
 
 
-@pytest.mark.parametrize("build", [in_a_list, numbered, lambda width, depth: Dense(width, depth)])
+def as_haiku_names(width: int, depth: int, key):
+    params, apply = in_a_list(width, depth, key)
+    names = ["linear", *(f"linear_{number}" for number in range(1, depth + 2))]
+    return dict(zip(names, params, strict=True)), lambda params, x: apply([params[name] for name in names], x)
+
+
+@pytest.mark.parametrize("build", [in_a_list, numbered, as_haiku_names, lambda width, depth: Dense(width, depth)])
 def test_blocks_are_counted_whatever_they_are_called(build):
     """In a list with its blocks, the head of the base model has the number of a block of the deeper one."""
     width, depth = 128, 11

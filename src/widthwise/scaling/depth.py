@@ -22,7 +22,8 @@ from widthwise.scaling.parameters import Parameter, Shape, Traced
 from widthwise.scaling.streams import Branch, Paths
 from widthwise.theory import Family, depth_exponents
 
-_NUMBER = re.compile(r"\d+")
+_SEPARATOR = re.compile(r"[/.]")
+_NUMBERED = re.compile(r"(.*?)_?(\d*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,16 +133,18 @@ def _shared(path: str) -> ValueError:
 
 
 def kind_of(path: str) -> str:
-    """Return a path without numbers.
+    """Return a path without the numbers at the end of its names.
 
-    >>> kind_of("block3.up")
-    'block*.up'
+    >>> kind_of("block3.up"), kind_of("Dense_3/kernel"), kind_of("linear")
+    ('block.up', 'Dense.kernel', 'linear')
     """
-    return _NUMBER.sub("*", path)
+    return ".".join(name for name, _ in _names(path))
 
 
 def counterparts(deep: Collection[str], base: Collection[str], inside: Paths, base_inside: Paths) -> dict[str, str]:
     """Return the parameter of the base model that every parameter of a deeper model is compared with.
+
+    Those that differ in one number, that of the block, are compared in order.
 
     Args:
         deep: The parameters of the deeper model.
@@ -152,25 +155,39 @@ def counterparts(deep: Collection[str], base: Collection[str], inside: Paths, ba
     >>> counterparts(["0", "1", "2", "3", "4"], ["0", "1", "2", "3"], frozenset("123"), frozenset("12"))
     {'0': '0', '1': '1', '2': '2', '3': '1', '4': '3'}
     """
-    alike: dict[tuple[str, bool], list[str]] = {}
-    for path in sorted(base, key=_numbers):
-        alike.setdefault((kind_of(path), path in base_inside), []).append(path)
-    seen = Counter[tuple[str, bool]]()
+    here, there = _alike(deep, inside), _alike(base, base_inside)
     found: dict[str, str] = {}
-    for path in sorted(deep, key=_numbers):
-        kind = kind_of(path), path in inside
-        if kind not in alike:
+    for path in deep:
+        groups = [(here[key], there[key]) for key in _keys(path, path in inside) if key in there]
+        if not groups:
             raise ValueError(
                 f"{path!r} has no counterpart at the base depth, whose size it could have: expected a base depth at "
                 "which the model has blocks of every kind"
             )
-        found[path] = alike[kind][seen[kind] % len(alike[kind])]
-        seen[kind] += 1
+        others, known = next((pair for pair in groups if len(pair[0]) != len(pair[1])), groups[0])
+        found[path] = known[others.index(path) % len(known)]
     return found
 
 
-def _numbers(path: str) -> list[int]:
-    return [int(number) for number in _NUMBER.findall(path)]
+def _names(path: str) -> list[tuple[str, int]]:
+    """Return the names in a path with the numbers at their ends; -1 for a name without one."""
+    parts = [_NUMBERED.fullmatch(name) for name in _SEPARATOR.split(path)]
+    return [(part[1], int(part[2] or -1)) for part in parts if part is not None]
+
+
+def _keys(path: str, inside: bool) -> list[tuple[Any, ...]]:
+    """Return what a path has in common with those that differ from it in one number, for each of its numbers."""
+    names = _names(path)
+    return [(inside, kind_of(path), place, *names[:place], *names[place + 1 :]) for place in range(len(names))]
+
+
+def _alike(paths: Collection[str], inside: Paths) -> dict[tuple[Any, ...], list[str]]:
+    """Return the paths that differ in one number, in its order, by what they have in common."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for path in sorted(paths, key=_names):
+        for key in _keys(path, path in inside):
+            found.setdefault(key, []).append(path)
+    return found
 
 
 def stretched(size: Any, parameter: Parameter) -> Any:
