@@ -22,7 +22,7 @@ from widthwise.scaling.parameters import Parameter, Shape, Traced
 from widthwise.scaling.streams import Branch, Paths
 from widthwise.theory import Family, depth_exponents
 
-_SEPARATOR = re.compile(r"[/.]")
+_SEPARATOR = re.compile(r"[/.]|(?<=\d)_(?=\D)")
 _NUMBERED = re.compile(r"(.*?)_?(\d*)")
 
 
@@ -135,8 +135,8 @@ def _shared(path: str) -> ValueError:
 def kind_of(path: str) -> str:
     """Return a path without the numbers at the end of its names.
 
-    >>> kind_of("block3.up"), kind_of("Dense_3/kernel"), kind_of("linear")
-    ('block.up', 'Dense.kernel', 'linear')
+    >>> kind_of("block3.up"), kind_of("h3_up"), kind_of("Dense_3/kernel"), kind_of("linear")
+    ('block.up', 'h.up', 'Dense.kernel', 'linear')
     """
     return ".".join(name for name, _ in _names(path))
 
