@@ -82,7 +82,7 @@ class Builder:
 
     @property
     def takes_key(self) -> bool:
-        """Whether `build` takes a random key: a second argument, but for the depth, that is required or named so."""
+        """Whether `build` takes a random key, by position or by name."""
         parameters = inspect.signature(self._build).parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         second = [parameter for parameter in parameters if parameter.kind in kinds][1:2]
@@ -94,7 +94,7 @@ class Builder:
 
     @property
     def _keyword(self) -> str | None:
-        """The name of the random key, if it has to be passed by name: a keyword `key`, or what follows the depth."""
+        """The name of a random key that must be passed by name: a keyword-only `key`, or an argument after `depth`."""
         parameters = inspect.signature(self._build).parameters.values()
         named = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
         known = [parameter.name for parameter in named if parameter.name in ("key", "rng")]

@@ -174,9 +174,9 @@ def _kept(recomputes: Rematerialization, *, several: bool) -> int:
 
 
 def _again(model: Transformer, batch: int) -> float:
-    """Count the FLOPs of what the backward pass computes again: a forward pass but for the last product of each block.
+    """Count the FLOPs that the backward pass recomputes: a forward pass, except for the last product of each block.
 
-    No gradient needs what that one returns.
+    No gradient needs the result of that product.
     """
     if model.recomputes not in ("block", "full"):
         return 0.0
