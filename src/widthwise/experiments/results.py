@@ -1,9 +1,10 @@
 """What a study holds of an experiment, complete or not."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from widthwise.experiments.paper.values import look_up
+from widthwise.experiments.shared_runs import rows_of
 from widthwise.experiments.sizes import Scale
 from widthwise.experiments.stages import ALIGNMENT, CONSTANTS, RATES, TUNED
 from widthwise.fit import Trial
@@ -51,6 +52,13 @@ class Results:
     def of(self, settings: Iterable[Setting]) -> dict[Setting, GroupFit]:
         """Return the fits of those of these settings that have any, in their order."""
         return {setting: fit for setting in settings if (fit := self[setting]) is not None}
+
+    def sharing(self, settings: Collection[Setting]) -> dict[Setting, GroupFit]:
+        """Return the fits of settings of which several may have the same runs, as `of` does for others."""
+        asked = self._study.runs(label=self.label(RATES))
+        rows = [row for setting in settings for row in rows_of(setting, asked)]
+        fits = {fit.setting: fit for fit in fit_rows(alike(rows, [*rows, *self._study.runs()]))}
+        return {setting: fits[setting] for setting in settings if setting in fits}
 
     def alignment(self) -> dict[tuple[Setting, int], tuple[AlignmentPoint, ...]]:
         """Return the alignment that was measured, by setting and width."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from widthwise.experiments.experiment import Experiment, Reading
 from widthwise.experiments.findings import percent_interval, reuse_cost
 from widthwise.experiments.results import Results
+from widthwise.experiments.shared_runs import to_train
 from widthwise.experiments.sizes import Scale, Size
 from widthwise.fit import Estimate
 from widthwise.fit.transfer import CALLED
@@ -45,7 +46,8 @@ def comparison(
 
     def read(results: Results) -> Reading:
         named = compared(results.scale)
-        fits = {what: fit for what, setting in named.items() if (fit := results[setting]) is not None}
+        known = results.sharing(named.values())
+        fits = {what: known[setting] for what, setting in named.items() if setting in known}
         return Reading(
             findings=tuple(_findings(fits)),
             exhibits=present(
@@ -72,7 +74,7 @@ def comparison(
             )
             for scale, size in sizes.items()
         },
-        settings=lambda scale: compared(scale).values(),
+        settings=lambda scale: to_train(compared(scale).values()),
         of_paper=False,
     )
 

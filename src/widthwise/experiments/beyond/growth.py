@@ -35,9 +35,8 @@ LENGTHS: Named = {
 ALL: Named = {
     "one rate for all layers": replace(PLAIN, rates=Global()),
     "rules for width and depth": replace(PLAIN, depth_rule="completep"),
-    "rules for width, depth, batch and tokens": replace(
-        PLAIN, depth_rule="completep", batch_rule="sde", token_rule="horizon"
-    ),
+    "those, sqrt and horizon": replace(PLAIN, depth_rule="completep", batch_rule="sqrt", token_rule="horizon"),
+    "those, sde and horizon": replace(PLAIN, depth_rule="completep", batch_rule="sde", token_rule="horizon"),
 }
 
 
