@@ -1,8 +1,12 @@
-"""The page of results says what the study beside it says."""
+"""The pages of results say what the studies beside them say."""
 
 import re
 from pathlib import Path
 
+import pytest
+
+from widthwise.experiments.reading import read
+from widthwise.report import template
 from widthwise.report.showing import with_interval
 from widthwise.study import Setting
 from widthwise.study.export import reading
@@ -25,3 +29,10 @@ def test_the_page_has_the_numbers_of_the_study_that_is_published():
     assert exponent == with_interval(fit.transfer.law.exponent)
     for note in measured:
         assert f"`widthwise experiment {note.split('/')[1]} --scale gpu`" in page
+
+
+def test_the_page_beyond_the_paper_is_what_its_template_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(template, "draw_files", lambda _: {"svg": b""})  # drawing is slow
+    with reading(DOCS / "results" / "beyond-gpu.jsonl.gz") as study:
+        template.fill_template(DOCS / "beyond.md.j2", tmp_path / "beyond.md", read(study))
+    assert (tmp_path / "beyond.md").read_text() == (DOCS / "beyond.md").read_text()
