@@ -13,7 +13,7 @@ from flax import linen as nn
 import widthwise as ww
 from tests.zoo import cases, llama_nnx, mamba_dict, moe_dict, scanned_dict
 from widthwise.scaling import Factors
-from widthwise.scaling.depth import counterparts
+from widthwise.scaling.lists import counterparts
 from widthwise.scaling.table import in_every_layer
 from widthwise.theory import DepthRule
 from widthwise.trace.paths import named_leaves
@@ -433,3 +433,122 @@ def test_blocks_are_measured_apart_from_the_rest_of_a_list(build):
     assert {each.name for each in found.sizes} >= {embed, block, "all branches", "logits"}
     (embedding,) = (each for each in found.sizes if each.name == embed)
     assert embedding.initial.value == pytest.approx(0, abs=0.01)
+
+
+def stack(width: int, blocks, key):
+    """A model of lists of blocks, as pairs of a name and an initial size; between lists, something else acts."""
+    keys = iter(jax.random.split(key, 100))
+
+    def matrix(size: float):
+        return jax.random.normal(next(keys), (width, width)) * size * width**-0.5
+
+    params = {
+        "embed": jax.random.normal(next(keys), (4, width)),
+        "stages": [{"blocks": [{name: matrix(size)} for name, size in each]} for each in blocks],
+        "between": [matrix(1.0) for _ in blocks],
+        "head": jax.random.normal(next(keys), (width, 3)) * width**-0.5,
+    }
+
+    def apply(params, x):
+        x = x @ params["embed"]
+        for stage, between in zip(params["stages"], params["between"], strict=True):
+            for block in stage["blocks"]:
+                (weight,) = block.values()
+                x = x + jax.nn.relu(x) @ weight
+            x = jnp.tanh(x) @ between
+        return x @ params["head"]
+
+    return params, apply
+
+
+def alternating(width: int, depth: int, key):
+    return stack(width, [[("even", 1.0), ("odd", 3.0)] * (depth // 2) + [("even", 1.0)] * (depth % 2)], key)
+
+
+@pytest.mark.parametrize(("depth", "base_depth"), [(4, 3), (5, 4), (2, 3), (6, 2)])
+def test_every_block_of_a_list_counts_whatever_its_kind(depth: int, base_depth: int):
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth}
+    plan = ww.plan(alternating, **sizes, example=jnp.ones((2, 4)))
+    assert outside(plan) == {"embed", "between/*", "head"}
+    for path, leaf in named_leaves(plan.init(jax.random.key(0))).items():
+        if path.startswith("stages"):
+            expected = (3.0 if "odd" in path else 1.0) * base_depth / depth * WIDTH**-0.5
+            assert float(jnp.std(leaf)) == pytest.approx(expected, rel=0.1), path
+
+
+def in_stages(lengths):
+    def build(width: int, depth: int, key):
+        return stack(width, [[("w", stage + 1.0)] * length for stage, length in enumerate(lengths(depth))], key)
+
+    return build
+
+
+def test_stages_of_different_length_keep_their_sizes():
+    build = in_stages(lambda depth: (depth, depth, 3 * depth, depth))
+    plan = ww.plan(build, width=WIDTH, base_width=WIDTH, depth=2, base_depth=1, example=jnp.ones((2, 4)))
+    for path, leaf in named_leaves(plan.init(jax.random.key(0))).items():
+        if path.startswith("stages"):
+            expected = (int(path.split("/")[1]) + 1) / 2 * WIDTH**-0.5
+            assert float(jnp.std(leaf)) == pytest.approx(expected, rel=0.1), path
+
+
+def test_only_the_stage_that_deepens_is_scaled():
+    build = in_stages(lambda depth: (2, depth, 2))
+    plan = ww.plan(build, width=WIDTH, base_width=WIDTH, depth=6, base_depth=2, example=jnp.ones((2, 4)))
+    assert {p.path.split("/")[1] for p in plan.parameters if p.deepens != 1} == {"1"}
+    assert sum(p.ends_branch for p in plan.parameters) == 6
+
+
+@pytest.mark.parametrize(("depth", "base_depth"), [(4, 2), (2, 1)])
+def test_blocks_behind_joined_streams_are_refused(depth: int, base_depth: int):
+    """The upper half of a U-shape: what blocks add does not add up."""
+
+    def build(width: int, depth: int, key):
+        params, _ = stack(width, [[("w", 1.0)] * depth] * 2, key)
+        params["join"] = [jnp.ones((2 * width, width))] * depth
+
+        def apply(params, x):
+            x, skips = x @ params["embed"], []
+            down, up = params["stages"]
+            for block in down["blocks"]:
+                x = x + jax.nn.relu(x) @ block["w"]
+                skips.append(x)
+            for block, join in zip(up["blocks"], params["join"], strict=True):
+                x = jnp.concatenate([x, skips.pop()], -1) @ join
+                x = x + jax.nn.relu(x) @ block["w"]
+            return x @ params["head"]
+
+        return params, apply
+
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth}
+    with pytest.raises(ValueError, match=r"'stages/1/blocks/0/w' is added to a stream that the next block does not"):
+        ww.plan(build, **sizes, example=jnp.ones((2, 4)))
+
+
+class Conditioned(nn.Module):
+    """All blocks read what Dense_0 computes, and have two layers each."""
+
+    width: int
+    depth: int
+
+    @nn.compact
+    def __call__(self, x):
+        def dense(x, size, width=self.width):
+            return nn.Dense(width, kernel_init=nn.initializers.normal(size))(x)
+
+        condition = dense(x[:, :2], 3.0)
+        x = dense(x, 1.0)
+        for _ in range(self.depth):
+            x = x + dense(jax.nn.relu(dense(x, 0.5) + condition), 0.2)
+        return dense(x, 7.0, width=3)
+
+
+@pytest.mark.parametrize("base_depth", [1, 2])
+def test_what_all_blocks_read_belongs_to_none(base_depth: int):
+    sizes = {"width": 128, "base_width": 128, "depth": 4, "base_depth": base_depth}
+    plan = ww.plan(lambda width, depth: Conditioned(width, depth), **sizes, example=jnp.ones((2, 4)))
+    outer = [f"Dense_{number}/{name}" for number in (0, 1, 10) for name in ("bias", "kernel")]
+    assert [p.path for p in plan.parameters if p.deepens == 1] == outer
+    built = named_leaves(plan.init(jax.random.key(0)))
+    found = [float(jnp.std(built[f"Dense_{number}/kernel"])) for number in range(11)]
+    assert found == pytest.approx([3.0, 1.0, *[0.5, 0.2 * base_depth / 4] * 4, 7.0], rel=0.15)

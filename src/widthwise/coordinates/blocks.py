@@ -12,7 +12,8 @@ from typing import Any
 from widthwise.coordinates.depth import LOGITS
 from widthwise.coordinates.measured import weights_of
 from widthwise.scaling import Parameter, Planned
-from widthwise.scaling.depth import Blocks, kind_of
+from widthwise.scaling.depth import Blocks
+from widthwise.scaling.lists import kind_of
 from widthwise.scaling.table import in_every_layer
 from widthwise.theory import Role, depth_exponents
 

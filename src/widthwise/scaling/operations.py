@@ -44,7 +44,7 @@ class Value:
     @classmethod
     def of_parameter(cls, path: str, shape: Sequence[int]) -> "Value":
         """Return what is known of a parameter."""
-        return cls((View.of(path, shape),), flow=Flow(acted=frozenset({path})))
+        return cls((View.of(path, shape),), flow=Flow(acted=frozenset({path}), direct=frozenset({path})))
 
     @property
     def is_weight(self) -> bool:

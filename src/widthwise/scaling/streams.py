@@ -28,14 +28,17 @@ class Flow:
 
     Attributes:
         root: Where it was made; None for parameters and constants.
-        depends: The roots of arrays that it depends on, of those that are read more than once.
+        depends: The roots of arrays that it depends on, of those that are read more than once. What was added to a
+            stream does not count.
         acted: The parameters that it depends on.
+        direct: Those of them that it does not owe to what was added to a stream.
         sums: The number of branches that were added to it since it was made.
     """
 
     root: Root | None = None
     depends: frozenset[Root] = frozenset()
     acted: Paths = frozenset()
+    direct: Paths = frozenset()
     sums: int = 0
 
     def shared(self) -> "Flow":
@@ -45,7 +48,13 @@ class Flow:
     def joined(self, other: "Flow") -> "Flow":
         """Return the same for an array that is either of two."""
         root = self.root if self.root == other.root else None
-        return Flow(root, self.depends | other.depends, self.acted | other.acted, max(self.sums, other.sums))
+        return Flow(
+            root,
+            self.depends | other.depends,
+            self.acted | other.acted,
+            self.direct | other.direct,
+            max(self.sums, other.sums),
+        )
 
 
 NO_FLOW = Flow()
@@ -61,7 +70,7 @@ class Branch:
             scores are to a bias that all blocks share, is added to nothing before.
         ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
             are none, or if they are used for something else too.
-        inside: The parameters that act in the branch and not before it.
+        inside: The parameters that act in the branch, unless what it is added to depends on them.
         others: Parameters that act in the branch and before it too, of those that enter products.
         last: A parameter of the last product in the branch; None if it has no product.
         products: The places of products with parameters in the branch.
@@ -97,11 +106,14 @@ def flow_of(operation: "Operation") -> Flow:
     given = operation.given
     root = _kept_root(operation) if any(value.dynamic for value in given) else None
     sums = max((value.flow.sums for value in given if value.flow.root == root), default=0)
+    added = operation.found.branches.get(operation.key) if root is not None else None
+    kept = given if added is None or added.alone else [value for value in given if value.flow.root == root]
     return Flow(
         operation.key if root is None else root,
-        _union(value.flow.depends for value in given),
-        _union(value.flow.acted for value in given),
-        0 if root is None else sums + (operation.key in operation.found.branches),
+        depends=_union(value.flow.depends for value in kept),
+        acted=_union(value.flow.acted for value in given),
+        direct=_union(value.flow.direct for value in kept),
+        sums=0 if root is None else sums + (added is not None),
     )
 
 
@@ -134,7 +146,7 @@ def _sum(operation: "Operation") -> Root | None:
 
 def _note(operation: "Operation", stream: "Value", branch: "Value") -> bool:
     """Note a branch; return whether it is one, with parameters in it."""
-    inside, products = branch.flow.acted - stream.flow.acted - {CARRIED}, branch.sources - stream.sources
+    inside, products = branch.flow.direct - stream.flow.direct, branch.sources - stream.sources
     if not inside and not products:
         return False
     ends = branch.proportional if branch.dynamic else linear_in(branch)

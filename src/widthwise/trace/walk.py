@@ -186,7 +186,9 @@ def _after(
     for index, (before, value) in enumerate(zip(first, results, strict=False)):
         if value.flow.root == (stream := (*key, -1 - index)):
             found.loops[stream] = times
-            flows[index] = replace(flows[index], root=before.flow.root, sums=before.flow.sums + value.flow.sums)
+            kept = before.flow
+            sums = kept.sums + value.flow.sums
+            flows[index] = replace(flows[index], root=kept.root, depends=kept.depends, direct=kept.direct, sums=sums)
     return [replace(value, flow=flow) for value, flow in zip(results, flows, strict=True)]
 
 

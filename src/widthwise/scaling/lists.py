@@ -1,0 +1,128 @@
+"""Numbered lists of layers, as names of parameters show them: which grow with the depth, and what corresponds to what.
+
+`layers/3/up`, `block3.up` and `Dense_3/kernel` are parameters of the fourth item of a list. Lists are told apart by
+what comes before the number, so that every stage of a network has a list of its own. The blocks may share a list with
+other layers, as in `[embedding, *blocks, head]`.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Paths: TypeAlias = frozenset[str]
+List: TypeAlias = tuple[Any, ...]
+"""What all names of a list have in common before the number of the item."""
+
+_SEPARATOR = re.compile(r"[/.]|(?<=\d)_(?=\D)")
+_NUMBERED = re.compile(r"(.*?)_?(\d*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """What a model has more of when it is deeper.
+
+    Attributes:
+        lists: The lists with more items.
+        stacks: The stacks of layers that are higher.
+    """
+
+    lists: frozenset[List]
+    stacks: Paths
+
+    @classmethod
+    def of(cls, here: Mapping[str, tuple[int, ...]], base: Mapping[str, tuple[int, ...]]) -> "Growing":
+        """Compare the shapes of the parameters of a model at two depths, and at the same width."""
+        items, others = _items(here), _items(base)
+        return cls(
+            lists=frozenset(each for each in items.keys() & others.keys() if items[each] != others[each]),
+            stacks=frozenset(path for path in here.keys() & base.keys() if here[path] != base[path]),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.lists or self.stacks)
+
+    def holding(self, path: str) -> set[List | str]:
+        """Return those that hold a parameter."""
+        found: set[List | str] = {each for each, _ in _places(path) if each in self.lists}
+        return found | {path} if path in self.stacks else found
+
+
+def kind_of(path: str) -> str:
+    """Return a path without the numbers at the end of its names.
+
+    >>> kind_of("block3.up"), kind_of("h3_up"), kind_of("Dense_3/kernel"), kind_of("linear")
+    ('block.up', 'h.up', 'Dense.kernel', 'linear')
+    """
+    return ".".join(name for name, _ in _names(path))
+
+
+def counterparts(deep: Collection[str], base: Collection[str], inside: Paths, base_inside: Paths) -> dict[str, str]:
+    """Return the parameter of the base model that every parameter of a deeper model is compared with.
+
+    Those that differ in one number, that of an item of a list that grows, are compared in order.
+
+    Args:
+        deep: The parameters of the deeper model.
+        base: Those of the base model.
+        inside: Those of the deeper model's blocks.
+        base_inside: Those of the base model's blocks.
+
+    >>> counterparts(["0", "1", "2", "3", "4"], ["0", "1", "2", "3"], frozenset("123"), frozenset("12"))
+    {'0': '0', '1': '1', '2': '2', '3': '1', '4': '3'}
+    """
+    here, there = _alike(deep, inside), _alike(base, base_inside)
+    items, others = _items(deep), _items(base)
+    found: dict[str, str] = {}
+    for path in deep:
+        groups = [
+            (items[each] == others[each], here[key], there[key])
+            for (each, _), key in zip(_places(path), _keys(path, path in inside), strict=True)
+            if key in there
+        ]
+        if not groups:
+            raise ValueError(
+                f"{path!r} has no counterpart at the base depth, whose size it could have: expected a base depth at "
+                "which the model has blocks of every kind"
+            )
+        _, alike, known = min(groups, key=lambda group: (group[0], len(group[1]) == len(group[2])))
+        found[path] = known[alike.index(path) % len(known)]
+    return found
+
+
+def _names(path: str) -> list[tuple[str, int]]:
+    """Return the names in a path with the numbers at their ends; -1 for a name without one."""
+    parts = [_NUMBERED.fullmatch(name) for name in _SEPARATOR.split(path)]
+    return [(part[1], int(part[2] or -1)) for part in parts if part is not None]
+
+
+def _places(path: str) -> Iterator[tuple[List, int]]:
+    """Yield the lists in a path, from the outside in, with the number of the item in each."""
+    names = _names(path)
+    for place, (name, number) in enumerate(names):
+        yield (*names[:place], name), number
+
+
+def _items(paths: Collection[str]) -> dict[List, set[int]]:
+    """Return the numbers of the items of every list."""
+    found: dict[List, set[int]] = defaultdict(set)
+    for path in paths:
+        for each, number in _places(path):
+            found[each].add(number)
+    return found
+
+
+def _keys(path: str, inside: bool) -> list[tuple[Any, ...]]:
+    """Return what a path has in common with those that differ from it in one number, for each of its numbers."""
+    names = _names(path)
+    return [(inside, kind_of(path), place, *names[:place], *names[place + 1 :]) for place in range(len(names))]
+
+
+def _alike(paths: Collection[str], inside: Paths) -> dict[tuple[Any, ...], list[str]]:
+    """Return the paths that differ in one number, in its order, by what they have in common."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for path in sorted(paths, key=_names):
+        for key in _keys(path, path in inside):
+            found.setdefault(key, []).append(path)
+    return found
