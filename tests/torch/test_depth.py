@@ -316,3 +316,53 @@ def test_matrices_of_muon_take_the_multiplier_in_their_rate():
     last, inner = (plan.factors[f"transformer.h.7.mlp.{name}.weight"] for name in ("c_proj", "c_fc"))
     assert (last.init, last.learning_rate, last.epsilon) == (0.25, 0.25, 1)
     assert (inner.init, inner.learning_rate, inner.epsilon) == (1, 1, 0.25)
+
+
+def test_a_check_over_depth_measures_what_can_be_compared():
+    """Streams of other lengths, experts with other examples, and a table that is not trained."""
+
+    class Decoder(nn.Module):
+        def __init__(self, width: int, depth: int) -> None:
+            super().__init__()
+            self.read, self.write = (Sequence(width, count * depth, PreNorm) for count in (1, 2))
+            self.read.head = nn.Identity()
+            self.read.embed.weight.requires_grad_(False)
+
+        def forward(self, tokens):
+            x = self.write.embed(tokens[:, :5]) + self.read(tokens).mean(1, keepdim=True)
+            for block in self.write.blocks:
+                x = block(x)
+            return self.write.head(x)
+
+    def loss(model, tokens):
+        found = model(tokens)
+        return nn.functional.cross_entropy(found.flatten(0, 1), tokens[:, : found.shape[1]].flatten())
+
+    options = {"width": WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": 2, "example": TOKENS}
+    check = {"depths": (2, 8), "seeds": 1, "steps": 3, "learning_rate": 1e-3, "show": False}
+    found = ww.torch.plan(Decoder, **options).check_depth(loss, TOKENS, **check)
+    names = {f"{part}.blocks.*.{layer}.weight" for part in ("read", "write") for layer in ("up", "down")}
+    assert {each.name for each in found.sizes} == names | {"write.embed.weight", "all branches", "logits"}
+    routed = ww.torch.plan(blocks(RoutedBlock), **options).check_depth(loss, TOKENS, **check)
+    assert all(math.isfinite(each.change.value) for each in routed.sizes)
+    wider = ww.torch.plan(partial(Decoder, depth=1), width=WIDTH, base_width=WIDTH, example=TOKENS)
+    del check["depths"]
+    layers = wider.check(loss, TOKENS, widths=(16, 32), **check).layers
+    assert [each.layer for each in layers if "embed" in each.layer] == ["write.embed.weight"]
+
+
+def t5(width: int, depth: int) -> nn.Module:
+    sizes = {"d_model": width, "d_kv": 16, "d_ff": 2 * width, "num_layers": depth, "num_heads": width // 16}
+    return transformers.T5EncoderModel(transformers.T5Config(vocab_size=VOCABULARY, **sizes))
+
+
+@pytest.mark.parametrize(("depth", "base_depth"), [(2, 1), (3, 1), (4, 2)])
+def test_scores_that_are_added_to_a_shared_bias_are_no_branch(depth: int, base_depth: int):
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth}
+    plan = ww.torch.plan(t5, **sizes, example={"input_ids": TOKENS}, headless=True)
+    layer = "encoder.block.*.layer.*"
+    assert ends_of(plan) == {f"{layer}.SelfAttention.o.weight", f"{layer}.DenseReluDense.wo.weight"}
+    assert outside(plan) == {
+        *("shared.weight", "encoder.final_layer_norm.weight"),
+        "encoder.block.*.layer.*.SelfAttention.relative_attention_bias.weight",
+    }

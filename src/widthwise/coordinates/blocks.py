@@ -26,7 +26,7 @@ class Measure:
 
     Attributes:
         uses: The uses of weights whose outputs are measured.
-        summed: Whether to measure their sum, not their entries.
+        summed: Whether to measure the sum of those that have one shape, not their entries.
         factor: The factor on them.
     """
 
@@ -37,7 +37,10 @@ class Measure:
     def size(self, outputs: Sequence[Any], rms: Callable[[Any], Any]) -> Any:
         """Return the size of the outputs of the uses."""
         if self.summed:
-            return rms(sum(outputs[1:], outputs[0]))
+            of_stream: dict[tuple[int, ...], Any] = {}
+            for x in outputs:  # the streams of an encoder and of a decoder may differ in length
+                of_stream[x.shape] = of_stream.get(x.shape, 0) + x
+            outputs = list(of_stream.values())
         return self.factor * (sum(rms(x) ** 2 for x in outputs) / len(outputs)) ** 0.5
 
 

@@ -143,6 +143,8 @@ def judge_depth(
         tolerance: The largest allowed distance of a slope from its bound.
     """
     seeds = range(len(after[0]))
+    # Experts that no example reached in some run cannot be compared.
+    everywhere = set[str].intersection(*(set(sizes) for row in after for sizes in row))
 
     def slope(measured: Sequence[Sequence[SizesOf]], name: str, place: int) -> Estimate:
         sizes = ([float(at[seed][name][place]) for at in measured] for seed in seeds)
@@ -161,5 +163,6 @@ def judge_depth(
                 tolerance=tolerance,
             )
             for name in after[0][0]
+            if name in everywhere
         ),
     )

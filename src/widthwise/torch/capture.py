@@ -7,7 +7,7 @@ the terms of its change, ΔW z⁰, W⁰Δz and ΔW Δz, are the same product wit
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +46,15 @@ class TorchUse:
         if self.apply is None or self.weight is None:
             return self.inputs
         return self.apply(self.inputs, self.weight)
+
+    def inputs_before(self, before: "TorchUse") -> Tensor:
+        """Return the inputs of an earlier pass; where its rows are others, those of now."""
+        others = self.routed or before.inputs.shape != self.inputs.shape
+        return self.inputs if others else before.inputs
+
+    def change_since(self, before: "TorchUse") -> Tensor:
+        """Return by how much the output has changed; where rows are others, what the weight has changed of it."""
+        return self.output - replace(before, inputs=self.inputs_before(before)).output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +159,7 @@ def _layer(before: TorchUse, after: TorchUse) -> dict[str, float]:
         return {**missing, **sizes, "fan_in": 0.0}
     f = after.apply
     w0, w, z = before.weight, after.weight, after.inputs
-    # Where rows cannot be compared, the change is that of the weights, for the examples that reach them now.
-    z0 = z if after.routed or before.inputs.shape != z.shape else before.inputs
+    z0 = after.inputs_before(before)
     dw, dz = w - w0, z - z0
     output, updated, inherited, joint = f(z, w), f(z0, dw), f(dz, w0), f(dz, dw)
     return {

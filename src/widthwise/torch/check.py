@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from widthwise.coordinates import CoordinateCheck, DepthCheck, checked_widths, judge, judge_depth
 from widthwise.coordinates.blocks import Measure, blocks_of, measures_of
 from widthwise.coordinates.depth import SizesOf
+from widthwise.coordinates.measured import weights_of
 from widthwise.torch.capture import TorchMeasurement, TorchUse, capture, measure
 from widthwise.torch.model import ModuleBuilder, kept_randomness, seed_all
 
@@ -35,6 +36,7 @@ def check_plan(
 ) -> CoordinateCheck:
     """Train and measure; see `TorchPlan.check`."""
     widths = checked_widths(widths, seeds=seeds, steps=steps, tolerance=tolerance)
+    trained = _trained_parameters(plan.builder.at(plan.base_width))
     before: list[list[TorchMeasurement]] = []
     after: list[list[TorchMeasurement]] = []
     for width in widths:
@@ -56,7 +58,7 @@ def check_plan(
         steps=steps,
         tolerance=tolerance,
         roles={parameter.path: parameter.role for parameter in plan.parameters},
-        products=tuple(p.path for p in plan.parameters if p.role is not None and p.axes.inputs),
+        products=tuple(p.path for p in plan.parameters if p.role is not None and p.axes.inputs and p.path in trained),
         exponents=plan.exponents,
         apart=plan.beside_muon,
     )
@@ -105,10 +107,15 @@ def _sizes(measures: Mapping[str, Measure], first: Mapping[str, TorchUse], last:
 
     found: dict[str, tuple[float, float]] = {}
     for name, measured in measures.items():
-        now = [last[use].output for use in measured.uses]
-        change = [x - first[use].output for x, use in zip(now, measured.uses, strict=True)]
-        found[name] = measured.size(now, rms), measured.size(change, rms)
+        comparable = [use for use in measured.uses if use in last and not (measured.summed and last[use].routed)]
+        if pairs := [(first[use], last[use]) for use in comparable]:
+            now, change = [after.output for _, after in pairs], [after.change_since(before) for before, after in pairs]
+            found[name] = measured.size(now, rms), measured.size(change, rms)
     return found
+
+
+def _trained_parameters(model: nn.Module) -> set[str]:
+    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def _trained(
@@ -121,10 +128,15 @@ def _trained(
 def _uses(
     plan: "TorchPlan", loss: Loss, batch: Any, make: Make, seed: int, steps: int
 ) -> tuple[dict[str, TorchUse], dict[str, TorchUse]]:
-    """Train a model; return the uses of its weights before and after."""
+    """Train a model; return the uses of the weights that are trained, before and after."""
     model = plan.init_(plan.builder.at(plan.width, seed))
+    trained = _trained_parameters(model)
+
+    def uses() -> dict[str, TorchUse]:
+        return {name: use for name, use in capture(model, seen).items() if not trained.isdisjoint(weights_of(name))}
+
     seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
-    first = capture(model, seen)
+    first = uses()
     made = make(plan, model)
     optimizers = made if isinstance(made, Sequence) else [made]
     with kept_randomness():
@@ -134,4 +146,4 @@ def _uses(
             loss(model, batch).backward()
             for optimizer in optimizers:
                 optimizer.step()
-    return first, capture(model, seen)
+    return first, uses()
