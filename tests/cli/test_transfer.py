@@ -265,10 +265,23 @@ def test_rules_of_a_sweep_of_ones_own_are_not_known_and_a_note_says_what_is_adde
     assert "2 sweeps over depth match: expected one; found model: mine in " in refused(capsys, deeper)
 
 
-def test_a_sweep_in_which_everything_grew_corrects_no_axis(tmp_path, capsys):
-    swept(tmp_path, -0.2, axis="together")
-    assert main(["transfer", *TUNED, "--study", str(tmp_path)]) == 2
-    assert "a sweep over all axes together corrects none of them" in capsys.readouterr().err
+def test_a_sweep_in_which_everything_grew_corrects_a_target_that_grows_alike(tmp_path, capsys):
+    rules = {"depth_rule": "completep", "batch_rule": "sqrt", "parameterization": "mup"}
+    swept(tmp_path, -0.2, axis="together", **rules)
+    sizes = "--base-width 128 --width 1024 --base-depth 4 --depth 16 --base-batch 2 --batch 16 --base-tokens 100"
+    alike = f"{sizes} --tokens 800 --batch-rule sqrt --study {tmp_path}"
+    out = told(capsys, alike)
+    assert "all of them: measured exponent -0.20 [" in out
+    rates = {row["of"]: row for row in json.loads(told(capsys, f"{alike} --json"))["hyperparameters"]}
+    # 8^(1/2) by the rule, and 8^-0.2 as measured
+    assert rates["embedding"]["target"] == pytest.approx(0.004 * 8**0.3, rel=0.05)
+    refusal = "is for a target that grows alike, with its rules"
+    assert refusal in refused(capsys, alike.replace("--depth 16", "--depth 32"))
+    assert refusal in refused(capsys, alike.replace("--batch-rule sqrt", "--batch-rule sde"))
+    swept(tmp_path, 0.5, "batch", batch_rule="sqrt")
+    other = told(capsys, alike.replace("--tokens 800", "--tokens 100"))
+    assert "measured exponent 0.50" in other
+    assert "all of them" not in other
 
 
 @pytest.mark.parametrize(

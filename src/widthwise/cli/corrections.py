@@ -2,7 +2,8 @@
 
 An exponent is what a sweep found to be left after its rules. So it may only be added to the same rules, and a sweep
 counts if it has those that `transfer` was given. Other options of a sweep, such as the rules of axes along which it
-does not grow, only decide between several of them.
+does not grow, only decide between several of them. A sweep in which everything grew together counts for a target that
+grows alike, and stands for all axes then.
 """
 
 import math
@@ -34,16 +35,25 @@ class Corrections:
     notes: tuple[str, ...]
 
 
-def read_corrections(folders: Sequence[Path], axes: Sequence[str], options: Mapping[str, str]) -> Corrections:
-    """Return what studies say about some axes; raise where it is not clear.
+def read_corrections(folders: Sequence[Path], ratios: Mapping[str, float], options: Mapping[str, str]) -> Corrections:
+    """Return what studies say about the axes that grow; raise where it is not clear.
 
     Args:
         folders: The studies.
-        axes: The axes that grow. Sweeps along others are not looked at.
+        ratios: How many times as large the target is along each axis. Sweeps along axes that stay are not looked at.
         options: The options of `transfer` that a sweep has too, with their values.
     """
     rows = {folder: _rows(folder) for folder in folders}
     swept = {_axis(row) for each in rows.values() for row in each}
+    axes = [axis for axis, ratio in ratios.items() if ratio != 1]
+    together = [row for each in rows.values() for row in each if _axis(row) == TOGETHER.name]
+    if _grow_together(ratios) and any(_agrees(row, _needed(TOGETHER.name, options)) for row in together):
+        axes = [TOGETHER.name]
+    elif swept == {TOGETHER.name}:
+        raise ValueError(
+            "a sweep over all axes together is for a target that grows alike, with its rules: batch and tokens as the "
+            "width, and depth as its power 2/3; expected that, or sweeps along single axes"
+        )
     exponents: dict[str, MeasuredExponent] = {}
     notes: list[str] = []
     for axis in axes:
@@ -56,8 +66,6 @@ def read_corrections(folders: Sequence[Path], axes: Sequence[str], options: Mapp
             exponents[axis] = MeasuredExponent(value=exponent.value, low=exponent.low, high=exponent.high)
             if fit.is_own:
                 notes += _notes_on_own(axis, f"the sweep over {axis} in {str(folder)!r} ({fit.title})", options)
-    if swept == {TOGETHER.name}:
-        raise ValueError("a sweep over all axes together corrects none of them: expected one along a single axis")
     if folders and not exponents:
         missing = f"there is no sweep over {' or '.join(axes)}" if axes else "the target is not larger"
         notes.append(f"--study corrects nothing: {missing}")
@@ -67,6 +75,20 @@ def read_corrections(folders: Sequence[Path], axes: Sequence[str], options: Mapp
 def has_rule(option: str, rule: str) -> bool:
     """Return whether a rule changes anything."""
     return _meaning(option, rule) != _meaning(option, "constant")
+
+
+def _grow_together(ratios: Mapping[str, float]) -> bool:
+    """Return whether all axes grow as in sweeps of all of them; numbers of blocks are whole."""
+    width = ratios["width"]
+    depth = math.isclose(ratios["depth"], width ** (2 / 3), rel_tol=0.15)
+    return width != 1 and ratios["batch"] == ratios["tokens"] == width and depth
+
+
+def _needed(axis: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that a sweep along an axis must have."""
+    theory = ("--parameterization", "--alignment")
+    of_axis = {**{name: (rule,) for name, rule in RULE_OF.items()}, TOGETHER.name: (*theory, *RULE_OF.values())}
+    return {name: options[name] for name in ("--optimizer", *of_axis.get(axis, theory))}
 
 
 def _rows(folder: Path) -> list[Row]:
@@ -86,13 +108,12 @@ def _only_fit(axis: str, rows: Mapping[Path, list[Row]], options: Mapping[str, s
 
     for row in (row for each in rows.values() for row in each):
         check_row(row)
-    names = ["--optimizer", *([RULE_OF[axis]] if axis in RULE_OF else ["--parameterization", "--alignment"])]
-    needed = {name: options[name] for name in names}
+    needed = _needed(axis, options)
     places = " and ".join(repr(str(folder)) for folder in rows)
     matching = {folder: [row for row in each if _agrees(row, needed)] for folder, each in rows.items()}
     if not any(matching.values()):
         found = [_options(row) for each in rows.values() for row in each]
-        differing = [name for name in names if any(not _same(name, each[name], needed[name]) for each in found)]
+        differing = [name for name in needed if any(not _same(name, each[name], needed[name]) for each in found)]
         has = dict.fromkeys(_write(each, differing) for each in found)
         raise ValueError(f"no sweep over {axis} in {places} has {_write(needed, differing)}: found {'; '.join(has)}")
     for name, value in options.items():

@@ -12,6 +12,7 @@ from widthwise.cli.output import table
 from widthwise.scaling.grown import Grown
 from widthwise.scaling.hyperparameters import Growth, Hyperparameter, TunedValues, target_hyperparameters
 from widthwise.scaling.orthogonal import has_muon
+from widthwise.study.axes import TOGETHER
 from widthwise.theory import (
     ADAM,
     ALIGNMENTS,
@@ -96,8 +97,7 @@ class TransferCommand:
         """Print the hyperparameters."""
         with naming_options(vars(self)):
             growth = self._growth()
-            growing = [axis for axis, ratio in growth.ratios.items() if ratio != 1]
-            corrections = read_corrections(self.study, growing, self._options(growth))
+            corrections = read_corrections(self.study, growth.ratios, self._options(growth))
             growth = replace(growth, measured=corrections.exponents)
             tuned = TunedValues(
                 learning_rate=self.learning_rate, epsilon=self.epsilon, weight_decay=self.weight_decay, b2=self.b2
@@ -182,6 +182,8 @@ def _tabulate(found: Sequence[Hyperparameter], growth: Growth, notes: Sequence[s
         for axis, ratio in growth.ratios.items()
         if ratio != 1
     ]
+    if (joint := growth.measured.get(TOGETHER.name)) is not None:
+        lines.append(f"all of them: measured exponent {joint} of the width")
     drawn = table([headings[place] for place in shown], [[row[place] for place in shown] for row in rows], right=right)
     return "\n".join([drawn, *lines, *(f"note: {note}" for note in notes)])
 

@@ -135,7 +135,7 @@ class Growth:
         base_width: The width of the tuned model.
         grown: The other axes, with their rules.
         decay_rule: How weight decay changes with width.
-        measured: Exponents of the optimal base rate that sweeps found, by axis.
+        measured: Exponents of the optimal base rate that sweeps found, by axis; "together" in powers of the width.
     """
 
     case: Assessment
@@ -234,7 +234,7 @@ def _hyperparameter(of: str, name: str, base: float, factors: Mapping[str, float
     ]
     below = above = 0.0  # in octaves: the errors of different sweeps are independent
     for axis, estimate in growth.measured.items() if name == "learning rate" else ():
-        octaves = math.log2(ratios[axis])
+        octaves = math.log2(ratios.get(axis, ratios["width"]))
         if octaves:
             ends = sorted(octaves * (end - estimate.value) for end in (estimate.low, estimate.high))
             below, above = math.hypot(below, ends[0]), math.hypot(above, ends[1])
