@@ -416,7 +416,7 @@ def test_blocks_are_counted_whatever_they_are_called(build):
             assert expected is None or float(jnp.std(leaf)) == pytest.approx(expected, rel=0.1), path
 
 
-@pytest.mark.parametrize("build", [in_a_list, lambda width, depth: Dense(width, depth)])
+@pytest.mark.parametrize("build", [in_a_list, numbered, lambda width, depth: Dense(width, depth)])
 def test_blocks_are_measured_apart_from_the_rest_of_a_list(build):
     plan = ww.plan(build, width=64, base_width=64, depth=3, base_depth=2, example=jnp.ones((2, 4)))
     data = jax.random.normal(jax.random.key(1), (32, 4))
@@ -429,7 +429,8 @@ def test_blocks_are_measured_apart_from_the_rest_of_a_list(build):
         learning_rate=1e-3,
         show=False,
     )
-    embed, block = ("0", "*") if build is in_a_list else ("Dense_0/kernel", "Dense_*/kernel")
+    names = {in_a_list: ("0", "*"), numbered: ("begin", "block*")}
+    embed, block = names.get(build, ("Dense_0/kernel", "Dense_*/kernel"))
     assert {each.name for each in found.sizes} >= {embed, block, "all branches", "logits"}
     (embedding,) = (each for each in found.sizes if each.name == embed)
     assert embedding.initial.value == pytest.approx(0, abs=0.01)

@@ -13,7 +13,7 @@ from widthwise.coordinates.depth import LOGITS
 from widthwise.coordinates.measured import weights_of
 from widthwise.scaling import Parameter, Planned
 from widthwise.scaling.depth import Blocks
-from widthwise.scaling.lists import kind_of
+from widthwise.scaling.lists import Growing, List, kind_of
 from widthwise.scaling.table import in_every_layer
 from widthwise.theory import Role, depth_exponents
 
@@ -45,21 +45,24 @@ class Measure:
 
 
 def blocks_of(plan: Planned, plans: Sequence[Planned]) -> Blocks:
-    """Return the parameters of a plan's blocks.
+    """Return the parameters of a plan's blocks, next to plans of other depths.
 
     At the base depth a plan knows none. There they are those that the blocks of the other plans are compared with.
     """
+    shapes, *others = ({p.path: p.shape for p in each.parameters} for each in (plan, *plans))
+    growing = Growing(frozenset[List]().union(*(Growing.of(shapes, other).lists for other in others)))
     if plan.grown.deepens != 1:
         inside = frozenset(p.path for p in plan.parameters if p.deepens != 1)
-        return Blocks(inside=inside, ends=frozenset(p.path for p in plan.parameters if p.ends_branch))
-    others = [p for each in plans if each.grown.deepens != 1 for p in each.parameters]
+        ends = frozenset(p.path for p in plan.parameters if p.ends_branch)
+        return Blocks(inside=inside, ends=ends, growing=growing)
+    placed = [p for each in plans if each.grown.deepens != 1 for p in each.parameters]
 
     def here(chosen: Callable[[Parameter], bool]) -> frozenset[str]:
-        yes, no = ({p.origin or p.path for p in others if chosen(p) is each} for each in (True, False))
+        yes, no = ({p.origin or p.path for p in placed if chosen(p) is each} for each in (True, False))
         kinds = {kind_of(path) for path in yes}  # a shallower model is compared with some of the blocks here
         return frozenset(p.path for p in plan.parameters if kind_of(p.path) in kinds and p.path not in no - yes)
 
-    return Blocks(inside=here(lambda p: p.deepens != 1), ends=here(lambda p: p.ends_branch))
+    return Blocks(inside=here(lambda p: p.deepens != 1), ends=here(lambda p: p.ends_branch), growing=growing)
 
 
 def measures_of(plan: Planned, blocks: Blocks, uses: Sequence[str]) -> dict[str, Measure]:
@@ -89,13 +92,15 @@ def measures_of(plan: Planned, blocks: Blocks, uses: Sequence[str]) -> dict[str,
 def _names(plan: Planned, blocks: Blocks) -> Callable[[str], str]:
     """Return a function that names a use as at any other depth, apart from those of other places in the model."""
     parameters = {parameter.path: parameter for parameter in plan.parameters}
-    kinds, before_ends = (
-        {in_every_layer(path) for path in each} for each in (blocks.inside, blocks.inside - blocks.ends)
-    )
+
+    def starred(path: str) -> str:
+        return in_every_layer(blocks.growing.starred(path))
+
+    kinds, before_ends = ({starred(path) for path in each} for each in (blocks.inside, blocks.inside - blocks.ends))
 
     def name_of(use: str) -> str:
         about = parameters[weights_of(use)[0]]
-        kind, name = in_every_layer(about.path), in_every_layer(use).split("[")[0]
+        kind, name = starred(about.path), "+".join(map(starred, use.split("[")[0].split("+")))
         if about.role is Role.READOUT:
             return LOGITS
         if about.path not in blocks.inside:

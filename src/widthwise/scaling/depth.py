@@ -12,7 +12,7 @@ counted, whatever their names: those of `[embedding, *blocks, head]` begin with 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from widthwise.scaling.factors import Factors
@@ -31,10 +31,12 @@ class Blocks:
     Attributes:
         inside: Those that act in a branch.
         ends: Those of them that end a branch, which takes their common factor as its own.
+        growing: What the model has more of when it is deeper.
     """
 
     inside: Paths = frozenset()
     ends: Paths = frozenset()
+    growing: Growing = field(default_factory=Growing)
 
 
 def find_blocks(here: Traced, base: Traced) -> Blocks:
@@ -66,7 +68,7 @@ def find_blocks(here: Traced, base: Traced) -> Blocks:
     ends = frozenset(path for branch in found for path in branch.ends)
     # An expert that no example reached is in its block all the same.
     unused = {path for path in here.shapes.keys() - {use.path for use in here.uses} if growing.holding(path)}
-    return Blocks(inside=inside | _of_kinds(inside, unused), ends=ends | _of_kinds(ends, unused))
+    return Blocks(inside=inside | _of_kinds(inside, unused), ends=ends | _of_kinds(ends, unused), growing=growing)
 
 
 def _of_kinds(known: Paths, paths: Collection[str]) -> Paths:

@@ -16,6 +16,7 @@ List: TypeAlias = tuple[Any, ...]
 """What all names of a list have in common before the number of the item."""
 
 _SEPARATOR = re.compile(r"[/.]|(?<=\d)_(?=\D)")
+_WITH_SEPARATORS = re.compile(f"({_SEPARATOR.pattern})")
 _NUMBERED = re.compile(r"(.*?)_?(\d*)")
 
 
@@ -28,8 +29,8 @@ class Growing:
         stacks: The stacks of layers that are higher.
     """
 
-    lists: frozenset[List]
-    stacks: Paths
+    lists: frozenset[List] = frozenset()
+    stacks: Paths = frozenset()
 
     @classmethod
     def of(cls, here: Mapping[str, tuple[int, ...]], base: Mapping[str, tuple[int, ...]]) -> "Growing":
@@ -47,6 +48,18 @@ class Growing:
         """Return those that hold a parameter."""
         found: set[List | str] = {each for each, _ in _places(path) if each in self.lists}
         return found | {path} if path in self.stacks else found
+
+    def starred(self, path: str) -> str:
+        """Return a path with stars for the numbers of items of these lists.
+
+        >>> Growing(frozenset({("block",)}), frozenset()).starred("block3.conv1")
+        'block*.conv1'
+        """
+        parts = _WITH_SEPARATORS.split(path)
+        for place, (each, number) in enumerate(_places(path)):
+            if each in self.lists and number >= 0:
+                parts[2 * place] = parts[2 * place].removesuffix(str(number)) + "*"
+        return "".join(parts)
 
 
 def kind_of(path: str) -> str:
