@@ -330,11 +330,15 @@ def test_clipping_counts_all_blocks_as_those_of_the_base_depth():
     assert clipped["blocks"]["up"][0, 0, 0] == pytest.approx(0.25 * 4**0.5)
 
 
+def alike(paths) -> dict[str, tuple[int, ...]]:
+    return dict.fromkeys(paths, (8, 8))
+
+
 def test_parameters_of_blocks_that_the_base_model_lacks_take_turns():
     base = ["h/0/w", "h/1/w", "h/1/only_odd", "out"]
     deep = ["h/0/w", "h/1/w", "h/2/w", "h/5/only_odd", "h/10/w", "out"]
     inside = [frozenset(path for path in paths if path != "out") for paths in (deep, base)]
-    assert counterparts(deep, base, *inside) == {
+    assert counterparts(alike(deep), alike(base), *inside) == {
         "h/0/w": "h/0/w",
         "h/1/w": "h/1/w",
         "h/2/w": "h/0/w",
@@ -343,16 +347,16 @@ def test_parameters_of_blocks_that_the_base_model_lacks_take_turns():
         "out": "out",
     }
     stages = [[f"stages/{stage}/layers/{layer}" for stage in (0, 1) for layer in range(depth)] for depth in (3, 2)]
-    found = counterparts(*stages, *map(frozenset, stages))
+    found = counterparts(*map(alike, stages), *map(frozenset, stages))
     assert [found[path][-1] for path in stages[0]] == ["0", "1", "0"] * 2
     assert all(path[:8] == other[:8] for path, other in found.items())
     haiku = [["linear", *(f"linear_{number}" for number in range(1, depth + 2))] for depth in (11, 2)]
-    found = counterparts(*haiku, *(frozenset(names[1:-1]) for names in haiku))
+    found = counterparts(*map(alike, haiku), *(frozenset(names[1:-1]) for names in haiku))
     assert [found[f"linear_{number}"] for number in (1, 2, 3, 10, 11, 12)] == [
         *("linear_1", "linear_2", "linear_1", "linear_2", "linear_1", "linear_3")
     ]
     with pytest.raises(ValueError, match=r"'h/5/new' has no counterpart at the base depth"):
-        counterparts(["h/5/new"], base, *inside)
+        counterparts(alike(["h/5/new"]), alike(base), *inside)
 
 
 class Dense(nn.Module):
@@ -524,6 +528,65 @@ def test_blocks_behind_joined_streams_are_refused(depth: int, base_depth: int):
     sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth}
     with pytest.raises(ValueError, match=r"'stages/1/blocks/0/w' is added to a stream that the next block does not"):
         ww.plan(build, **sizes, example=jnp.ones((2, 4)))
+
+
+def test_a_bias_may_be_added_to_the_stream_first():
+    """In a loop, it is added first of all; the bias of an embedding is, too, but only once."""
+
+    def build(width: int, depth: int, key):
+        params, _ = scanned(width, depth, key)
+        params["shift"] = jnp.ones(width)
+
+        def apply(params, tokens):
+            def step(x, block):
+                return x + block["bias"] + jax.nn.relu(normed(x) * block["norm"] @ block["up"]) @ block["down"], None
+
+            x = params["embed"][tokens] * 1.0 + params["shift"]
+            return normed(jax.lax.scan(step, x, params["blocks"])[0]) @ params["head"]
+
+        return params, apply
+
+    plan = ww.plan(build, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+    assert ends_of(plan) == {"blocks/down", "blocks/bias"}
+
+
+def in_loops(blocks: int, apply):
+    def build(width: int, depth: int, key):
+        shape = (depth, blocks, width, width)
+        params = {
+            "embed": jax.random.normal(key, (4, width)),
+            "blocks": jax.random.normal(key, shape) * width**-0.5,
+            "head": jax.random.normal(key, (width, 3)),
+        }
+        return params, lambda params, x: apply(params["blocks"], x @ params["embed"]) @ params["head"]
+
+    return build
+
+
+def add(x, weight):
+    return x + jax.nn.relu(x) @ weight, None
+
+
+@pytest.mark.parametrize(("depth", "base_depth"), [(6, 2), (3, 1), (1, 2)])
+def test_loops_in_loops_add_to_one_stream(depth: int, base_depth: int):
+    def apply(blocks, x):
+        return jax.lax.scan(lambda x, group: (jax.lax.scan(add, x, group)[0], None), x, blocks)[0]
+
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth}
+    plan = ww.plan(in_loops(2, apply), **sizes, example=jnp.ones((2, 4)))
+    assert ends_of(plan) == {"blocks"}
+    assert plan.factors["blocks"].init == pytest.approx(base_depth / depth)
+
+
+def test_a_stack_that_is_indexed_is_refused_as_one():
+    def apply(blocks, x):
+        for number in range(len(blocks)):
+            x, _ = add(x, blocks[number, 0])
+        return x
+
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": 2}
+    with pytest.raises(ValueError, match=r"'blocks' is a stack of which every block takes its own layer by index"):
+        ww.plan(in_loops(1, apply), **sizes, example=jnp.ones((2, 4)))
 
 
 class Conditioned(nn.Module):

@@ -351,6 +351,111 @@ def test_a_check_over_depth_measures_what_can_be_compared():
     assert [each.layer for each in layers if "embed" in each.layer] == ["write.embed.weight"]
 
 
+class Nested(nn.Module):
+    """A branch with a stream of its own: what its inner layers add is no branch of the model."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, width, bias=False)
+        self.inner = nn.ModuleList(nn.Linear(width, width) for _ in range(inner))
+
+    def forward(self, x):
+        state = self.norm(x)
+        for layer in self.inner:
+            state = state + layer(torch.relu(state))
+        return x + self.last(state)
+
+
+@pytest.mark.parametrize(("depth", "base_depth"), [(2, 1), (4, 2), (3, 2), (2, 4)])
+@pytest.mark.parametrize("inner", [1, 2, 3])
+def test_a_stream_inside_of_a_branch_stays_inside(inner: int, depth: int, base_depth: int):
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth}
+    plan = ww.torch.plan(blocks(partial(Nested, inner=inner)), **sizes, example=TOKENS)
+    assert ends_of(plan) == {"blocks.*.last.weight"}
+    assert outside(plan) == {"embed.weight", "head.weight", "head.bias"}
+
+
+@pytest.mark.parametrize(("config", "model"), [("MambaConfig", "MambaForCausalLM"), ("RwkvConfig", "RwkvForCausalLM")])
+def test_recurrences_inside_of_blocks_are_no_blocks(config: str, model: str):
+    def build(width: int, depth: int) -> nn.Module:
+        sizes = {"vocab_size": VOCABULARY, "hidden_size": width, "num_hidden_layers": depth}
+        return getattr(transformers, model)(getattr(transformers, config)(**sizes, use_cache=False))
+
+    sizes = {"width": 2 * WIDTH, "base_width": WIDTH, "depth": 4, "base_depth": 2}
+    ends = ends_of(ww.torch.plan(build, **sizes, example=TOKENS[:, :4]))
+    mamba, rwkv = ("mixer.out_proj",), ("attention.output", "feed_forward.value")
+    assert {end.split("*.")[1] for end in ends} == {f"{name}.weight" for name in (mamba if "Mamba" in model else rwkv)}
+
+
+def two_kinds(first: int, times: int):
+    """Blocks of two widths in one list, with what changes the width in between."""
+
+    class Kinds(nn.Module):
+        def __init__(self, width: int, depth: int) -> None:
+            super().__init__()
+            self.embed, self.between = nn.Embedding(VOCABULARY, width), nn.Linear(width, 2 * width)
+            self.first = first or depth
+            layers = [PreNorm(width) for _ in range(self.first)], [PreNorm(2 * width) for _ in range(times * depth)]
+            self.blocks, self.head = nn.ModuleList([*layers[0], *layers[1]]), nn.Linear(2 * width, VOCABULARY)
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for number, block in enumerate(self.blocks):
+                x = block(self.between(x) if number == self.first else x)
+            return self.head(x)
+
+    return Kinds
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("first", [0, 1, 6])
+def test_blocks_of_several_widths_may_share_a_list(first: int, times: int):
+    """A stage of `first` blocks stays as it is; with 0, both stages grow."""
+    build = two_kinds(first, times)
+    plan = ww.torch.plan(build, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+    ends = {int(p.path.split(".")[1]) for p in plan.parameters if p.ends_branch}
+    assert ends == set(range(first, (first or 4) + 4 * times))
+    model = plan.init_(build(WIDTH, 4))
+    for number, block in enumerate(model.blocks):
+        width = WIDTH * (1 if number < model.first else 2)
+        factor = 0.5 if number in ends else 1.0
+        assert block.down.weight.std().item() == pytest.approx(factor * (4 * width) ** -0.5, rel=0.1)
+
+
+def test_what_grows_beside_the_blocks_is_noted():
+    class Stem(Sequence):
+        def __init__(self, width: int, depth: int) -> None:
+            super().__init__(width, depth, PreNorm)
+            self.stem = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for layer in (*self.stem, *self.blocks, self.head):
+                x = torch.relu(layer(x)) if layer in self.stem else layer(x)
+            return x
+
+    plan = ww.torch.plan(Stem, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+    assert "there are more of stem.*.weight and stem.*.bias with the depth" in str(plan)
+
+
+def test_blocks_without_numbers_are_refused_by_name():
+    class Named(Sequence):
+        def __init__(self, width: int, depth: int) -> None:
+            super().__init__(width, depth, PreNorm)
+            self.blocks = nn.ModuleDict(dict(zip("abcdef", self.blocks, strict=False)))
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for block in self.blocks.values():
+                x = block(x)
+            return self.head(x)
+
+    with pytest.raises(
+        ValueError, match=r"'blocks.c.down.bias', and no numbered list of layers grows: expected blocks"
+    ):
+        ww.torch.plan(Named, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+
+
 def t5(width: int, depth: int) -> nn.Module:
     sizes = {"d_model": width, "d_kv": 16, "d_ff": 2 * width, "num_layers": depth, "num_heads": width // 16}
     return transformers.T5EncoderModel(transformers.T5Config(vocab_size=VOCABULARY, **sizes))

@@ -11,7 +11,7 @@ counted, whatever their names: those of `[embedding, *blocks, head]` begin with 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,24 +50,28 @@ def find_blocks(here: Traced, base: Traced) -> Blocks:
     """
     if here.uses is None:
         raise ValueError("depth= needs the forward pass, and it was not traced: pass an example")
-    growing, shared, repeated = Growing.of(here.shapes, base.shapes), _shared(here, base), _repeated(here, base)
+    growing = Growing.of(here.shapes, base.shapes)
+    shared, repeated = _shared(here, base) - growing.stacks, _repeated(here, base) - growing.stacks
 
     def own(branch: Branch) -> Paths:
-        return frozenset(path for path in branch.inside - shared if growing.holding(path))
+        return frozenset(path for path in branch.inside - shared if growing.holds(path))
 
-    found = [each for each in here.branches if not each.alone and (own(each) or each.name in repeated)]
+    candidates = [branch for branch in here.branches if not branch.alone and own(branch)]
+    streams = _growing_streams(candidates, base.branches, growing)
+    found = [branch for branch in candidates if branch.stream in streams]
+    _refuse_other_streams(candidates, found, base.branches, growing)
+    found += [each for each in here.branches if each.name in repeated and not each.alone and each not in found]
     if not found:
-        raise _no_block(here, growing)
-    _refuse_several_streams(found, base, growing)
-    streams = {branch.stream for branch in found}
-    # A bias may be added to the stream by itself. What is added to it first belongs to the embedding.
-    found += [each for each in here.branches if each.alone and each.before and each.stream in streams and own(each)]
+        raise _no_block(here, base, growing)
+    inside = frozenset[str]().union(*map(own, found))
+    biases = _biases(here.branches, base.branches, growing, inside)
+    found += [branch for branch in biases if branch.stream in streams and own(branch)]
     inside = frozenset[str]().union(*map(own, found))
     for branch in found:
-        _refuse_unfoldable(branch, here, inside)
+        _refuse_unfoldable(branch, here, inside, growing)
     ends = frozenset(path for branch in found for path in branch.ends)
     # An expert that no example reached is in its block all the same.
-    unused = {path for path in here.shapes.keys() - {use.path for use in here.uses} if growing.holding(path)}
+    unused = {path for path in here.shapes.keys() - {use.path for use in here.uses} if growing.holds(path)}
     return Blocks(inside=inside | _of_kinds(inside, unused), ends=ends | _of_kinds(ends, unused), growing=growing)
 
 
@@ -85,57 +89,99 @@ def _shared(here: Traced, base: Traced) -> Paths:
     return frozenset(path for path in counts.keys() & others.keys() if counts[path] != others[path])
 
 
-def _repeated(here: Traced, base: Traced) -> set[str]:
+def _repeated(here: Traced, base: Traced) -> Paths:
     """Return the names of branches that are added more often in the deeper model: those of shared weights."""
     counts, others = Counter[str](), Counter[str]()
     for count, traced in ((counts, here), (others, base)):
         for branch in traced.branches:
             count[branch.name] += branch.times
-    return {name for name in counts.keys() & others.keys() if counts[name] != others[name]}
+    return frozenset(name for name in counts.keys() & others.keys() if counts[name] != others[name])
 
 
-def _held(branch: Branch, growing: Growing) -> set[List | str]:
-    """Return the growing lists and stacks of the parameters in a branch."""
-    return set[List | str]().union(*(growing.holding(path) for path in branch.inside))
-
-
-def _longest(branches: Iterable[Branch], growing: Growing) -> Counter[List | str]:
-    """Return how many branches of each list or stack are added to one stream, at most."""
-    found: Counter[List | str] = Counter()
-    counts: Counter[tuple[List | str, Root]] = Counter()
+def _lengths(branches: Iterable[Branch], growing: Growing) -> dict[tuple[List | str, Root], int]:
+    """Return how many items of each list, or layers of each stack, are added to each stream."""
+    items: dict[tuple[List | str, Root], set[int]] = {}
+    layers: Counter[tuple[List | str, Root]] = Counter()
     for branch in branches:
-        if not branch.alone:
-            counts.update({(each, branch.stream): branch.times for each in _held(branch, growing)})
-    for (each, _), count in counts.items():
-        found[each] = max(found[each], count)
-    return found
+        stacks = branch.inside & growing.stacks
+        layers.update({(each, branch.stream): branch.times for each in stacks})
+        for path in branch.inside - stacks:
+            for each, number in growing.places(path):
+                items.setdefault((each, branch.stream), set()).add(number)
+    return {**{place: len(numbers) for place, numbers in items.items()}, **layers}
 
 
-def _refuse_several_streams(found: Sequence[Branch], base: Traced, growing: Growing) -> None:
-    """Raise if what grows with the depth adds no more to one stream than before."""
-    longest, others = _longest(found, growing), _longest(base.branches, growing)
-    for branch in found:
-        for each in _held(branch, growing):
-            if longest[each] == others[each]:
-                raise ValueError(
-                    f"the branch of {branch.name!r} is added to a stream that the next block does not add to, since it "
-                    "is normalized, multiplied or joined with something in between (post-norm): depth rules are for "
-                    "blocks that add to one stream, as in pre-norm models; leave depth= out, or move the norm into the "
-                    "branch"
-                )
+def _growing_streams(candidates: Sequence[Branch], base: Iterable[Branch], growing: Growing) -> set[Root]:
+    """Return the streams to which more items of a list, or layers of a stack, are added than at the other depth.
+
+    Inside of a branch there may be streams of its own, such as the state of a recurrence, and they do not get longer.
+    """
+    before = [branch for branch in base if not branch.alone]
+    lengths, others = _lengths(candidates, growing), _lengths(before, growing)
+    named: dict[tuple[str, List | str], set[int]] = {}
+    for branch in before:
+        for (each, stream), length in others.items():
+            if stream == branch.stream:
+                for name in (branch.name, growing.starred(branch.name)):
+                    named.setdefault((name, each), set()).add(length)
+    of_stream: dict[Root, dict[List | str, int]] = {}
+    for (each, stream), length in lengths.items():
+        of_stream.setdefault(stream, {})[each] = length
+    return {
+        branch.stream
+        for branch in candidates
+        for each, length in of_stream[branch.stream].items()
+        if length not in (named.get((branch.name, each)) or named.get((growing.starred(branch.name), each), ()))
+    }
 
 
-def _no_block(here: Traced, growing: Growing) -> ValueError:
+def _biases(branches: Iterable[Branch], base: Iterable[Branch], growing: Growing, inside: Paths) -> Iterator[Branch]:
+    """Yield what blocks may add to their stream by itself. That of the embedding is added first, and by no block."""
+    alone = [branch for branch in branches if branch.alone]
+    counts, others = (Counter(growing.starred(each.name) for each in some if each.alone) for some in (alone, base))
+    for branch in alone:
+        name = growing.starred(branch.name)
+        in_block = branch.before or growing.beside(branch.name, inside)
+        if not growing.stacks.isdisjoint(branch.inside) or (in_block and counts[name] != others[name]):
+            yield branch
+
+
+def _refuse_other_streams(
+    candidates: Sequence[Branch], found: Sequence[Branch], base: Iterable[Branch], growing: Growing
+) -> None:
+    """Raise if the deeper model has more streams, instead of longer ones."""
+    inside = frozenset[str]().union(*(branch.inside for branch in found))
+    streams, others = (
+        Counter(name for name, _ in {(growing.starred(each.name), each.stream) for each in some if not each.alone})
+        for some in (candidates, base)
+    )
+    for branch in candidates:
+        name = growing.starred(branch.name)
+        more = streams[name] != others[name] or not growing.stacks.isdisjoint(branch.inside)
+        if branch not in found and not branch.inside <= inside and more:
+            raise ValueError(
+                f"the branch of {branch.name!r} is added to a stream that the next block does not add to, since it is "
+                "normalized, multiplied or joined with something in between (post-norm): depth rules are for blocks "
+                "that add to one stream, as in pre-norm models; leave depth= out, or move the norm into the branch"
+            )
+
+
+def _no_block(here: Traced, base: Traced, growing: Growing) -> ValueError:
+    if not growing and (different := here.shapes.keys() ^ base.shapes.keys()):
+        return ValueError(
+            f"only one of the two depths has {min(different)!r}, and no numbered list of layers grows: expected blocks "
+            "in a list, or names that end in a number"
+        )
     if not growing:
         return ValueError("no parameter changes with the depth: expected build(width, depth=...) to use its argument")
-    path = next(path for path in here.shapes if growing.holding(path))
+    path = next(path for path in here.shapes if growing.holds(path))
     return ValueError(
         f"{path!r} is in no residual branch, though the model has more of its kind when it is deeper: depth rules are "
         "for blocks that compute x + f(x); leave depth= out"
     )
 
 
-def _refuse_unfoldable(branch: Branch, here: Traced, inside: Paths) -> None:
+def _refuse_unfoldable(branch: Branch, here: Traced, inside: Paths, growing: Growing) -> None:
     """Raise unless the multiplier of a branch can go into its last weight and bias."""
     shared = [path for path in branch.ends if path not in inside]
     if not branch.ends and branch.last not in {None, *inside}:
@@ -144,6 +190,12 @@ def _refuse_unfoldable(branch: Branch, here: Traced, inside: Paths) -> None:
         raise ValueError(
             f"{min(shared)!r} is shared by several blocks, or by blocks and the rest of the model, so it cannot take "
             "the multiplier of one branch: give each block its own, or leave depth= out"
+        )
+    indexed = branch.inside & growing.stacks
+    if not branch.ends and indexed and branch.times == 1:
+        raise ValueError(
+            f"{min(indexed)!r} is a stack of which every block takes its own layer by index, which cannot be followed: "
+            "expected a scan over it, a list of blocks, or no depth="
         )
     if not branch.ends:
         last = [use.path for use in here.uses or () if use.path in branch.inside][-1]

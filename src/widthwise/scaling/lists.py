@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Paths: TypeAlias = frozenset[str]
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 List: TypeAlias = tuple[Any, ...]
 """What all names of a list have in common before the number of the item."""
 
@@ -33,21 +34,28 @@ class Growing:
     stacks: Paths = frozenset()
 
     @classmethod
-    def of(cls, here: Mapping[str, tuple[int, ...]], base: Mapping[str, tuple[int, ...]]) -> "Growing":
+    def of(cls, here: Shapes, base: Shapes) -> "Growing":
         """Compare the shapes of the parameters of a model at two depths, and at the same width."""
         items, others = _items(here), _items(base)
-        return cls(
-            lists=frozenset(each for each in items.keys() & others.keys() if items[each] != others[each]),
-            stacks=frozenset(path for path in here.keys() & base.keys() if here[path] != base[path]),
-        )
+        lists = cls(frozenset(each for each in items.keys() & others.keys() if items[each] != others[each]))
+        changed = (path for path in here.keys() & base.keys() if here[path] != base[path])
+        # In a list of layers of several shapes, the same number may be that of another one.
+        return cls(lists.lists, frozenset(path for path in changed if not lists.places(path)))
 
     def __bool__(self) -> bool:
         return bool(self.lists or self.stacks)
 
-    def holding(self, path: str) -> set[List | str]:
-        """Return those that hold a parameter."""
-        found: set[List | str] = {each for each, _ in _places(path) if each in self.lists}
-        return found | {path} if path in self.stacks else found
+    def places(self, path: str) -> list[tuple[List, int]]:
+        """Return the lists with more items that hold a parameter, with the number of its item."""
+        return [(each, number) for each, number in _places(path) if each in self.lists]
+
+    def holds(self, path: str) -> bool:
+        """Return whether a parameter belongs to what grows."""
+        return path in self.stacks or bool(self.places(path))
+
+    def beside(self, path: str, others: Paths) -> bool:
+        """Return whether a parameter has an item of a list in common with one of some others."""
+        return not set(self.places(path)).isdisjoint(place for other in others for place in self.places(other))
 
     def starred(self, path: str) -> str:
         """Return a path with stars for the numbers of items of these lists.
@@ -71,36 +79,61 @@ def kind_of(path: str) -> str:
     return ".".join(name for name, _ in _names(path))
 
 
-def counterparts(deep: Collection[str], base: Collection[str], inside: Paths, base_inside: Paths) -> dict[str, str]:
+def counterparts(deep: Shapes, base: Shapes, inside: Paths, base_inside: Paths) -> dict[str, str]:
     """Return the parameter of the base model that every parameter of a deeper model is compared with.
 
-    Those that differ in one number, that of an item of a list that grows, are compared in order.
+    Those that differ in one number, that of an item of a list that grows, are compared in order: those of one shape, or
+    if the base model has none of that shape, all.
 
     Args:
-        deep: The parameters of the deeper model.
-        base: Those of the base model.
-        inside: Those of the deeper model's blocks.
+        deep: The shapes of the deeper model's parameters.
+        base: Those of the base model's, at the same width.
+        inside: The parameters of the deeper model's blocks.
         base_inside: Those of the base model's blocks.
 
-    >>> counterparts(["0", "1", "2", "3", "4"], ["0", "1", "2", "3"], frozenset("123"), frozenset("12"))
+    >>> deep, base = (dict.fromkeys(names, (8, 8)) for names in ("01234", "0123"))
+    >>> counterparts(deep, base, frozenset("123"), frozenset("12"))
     {'0': '0', '1': '1', '2': '2', '3': '1', '4': '3'}
     """
-    here, there = _alike(deep, inside), _alike(base, base_inside)
-    items, others = _items(deep), _items(base)
+    growing = Growing.of(deep, base)
+
+    def keys(path: str, about: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Return what a path has in common with those that differ from it in one number, for each of its numbers."""
+        names = _names(path)
+        return [(*about, kind_of(path), place, *names[:place], *names[place + 1 :]) for place in range(len(names))]
+
+    def abouts(path: str, shapes: Shapes, inside: Paths) -> Iterator[tuple[Any, ...]]:
+        if path not in growing.stacks:
+            yield path in inside, shapes[path]
+        yield path in inside, None
+
+    def alike(shapes: Shapes, inside: Paths) -> dict[tuple[Any, ...], list[str]]:
+        found: dict[tuple[Any, ...], list[str]] = {}
+        for path in sorted(shapes, key=_names):
+            for about in abouts(path, shapes, inside):
+                for key in keys(path, about):
+                    found.setdefault(key, []).append(path)
+        return found
+
+    here, there = alike(deep, inside), alike(base, base_inside)
     found: dict[str, str] = {}
     for path in deep:
-        groups = [
-            (items[each] == others[each], here[key], there[key])
-            for (each, _), key in zip(_places(path), _keys(path, path in inside), strict=True)
-            if key in there
-        ]
+        choices = (
+            [
+                (each not in growing.lists, here[key], there[key])
+                for (each, _), key in zip(_places(path), keys(path, about), strict=True)
+                if key in there
+            ]
+            for about in abouts(path, deep, inside)
+        )
+        groups = next(filter(None, choices), None)
         if not groups:
             raise ValueError(
                 f"{path!r} has no counterpart at the base depth, whose size it could have: expected a base depth at "
                 "which the model has blocks of every kind"
             )
-        _, alike, known = min(groups, key=lambda group: (group[0], len(group[1]) == len(group[2])))
-        found[path] = known[alike.index(path) % len(known)]
+        _, those, known = min(groups, key=lambda group: (group[0], len(group[1]) == len(group[2])))
+        found[path] = known[those.index(path) % len(known)]
     return found
 
 
@@ -123,19 +156,4 @@ def _items(paths: Collection[str]) -> dict[List, set[int]]:
     for path in paths:
         for each, number in _places(path):
             found[each].add(number)
-    return found
-
-
-def _keys(path: str, inside: bool) -> list[tuple[Any, ...]]:
-    """Return what a path has in common with those that differ from it in one number, for each of its numbers."""
-    names = _names(path)
-    return [(inside, kind_of(path), place, *names[:place], *names[place + 1 :]) for place in range(len(names))]
-
-
-def _alike(paths: Collection[str], inside: Paths) -> dict[tuple[Any, ...], list[str]]:
-    """Return the paths that differ in one number, in its order, by what they have in common."""
-    found: dict[tuple[Any, ...], list[str]] = {}
-    for path in sorted(paths, key=_names):
-        for key in _keys(path, path in inside):
-            found.setdefault(key, []).append(path)
     return found

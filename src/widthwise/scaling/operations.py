@@ -87,7 +87,8 @@ class Found:
         meetings: The products of two activations by place.
         spent: Parameters that something else than such products depends on, so that a factor on them has other effects.
         branches: The residual branches by place.
-        loops: The streams that a loop carries and leaves as they are, with its number of iterations.
+        loops: The streams that a loop carries and leaves as they are, with its number of iterations, and the streams
+            outside of it that they continue.
     """
 
     uses: dict[tuple[Key, str], Use] = field(default_factory=dict[tuple[Key, str], Use])
@@ -96,7 +97,7 @@ class Found:
     meetings: dict[Key, Meeting] = field(default_factory=dict[Key, Meeting])
     spent: set[str] = field(default_factory=set[str])
     branches: dict[Key, Branch] = field(default_factory=dict[Key, Branch])
-    loops: dict[Root, int] = field(default_factory=dict[Root, int])
+    loops: dict[Root, tuple[int, Root | None]] = field(default_factory=dict[Root, tuple[int, Root | None]])
 
     def listed(self) -> tuple[Use, ...]:
         """Return the uses in the order of the forward pass."""
@@ -109,13 +110,19 @@ class Found:
             paths.setdefault(key, set()).add(path)
         return tuple(
             replace(
-                branch,
+                self._outside_of_loops(branch),
                 others=frozenset[str]().union(*(paths.get(key, ()) for key in branch.products)) - branch.inside,
                 last=min(paths.get(max(branch.products), ()), default=None) if branch.products else None,
-                times=self.loops.get(branch.stream, 1),
             )
             for branch in self.branches.values()
         )
+
+    def _outside_of_loops(self, branch: Branch) -> Branch:
+        """Return a branch with the stream that it is added to outside of all loops, and how often in all."""
+        stream, times = branch.stream, 1
+        while (loop := self.loops.get(stream)) is not None and loop[1] is not None:
+            times, stream = times * loop[0], loop[1]
+        return replace(branch, stream=stream, times=times)
 
     def spend(self, values: Sequence[Value]) -> list[Value]:
         """Note that arrays are used in a way that is not followed any further; return what is known of them then."""

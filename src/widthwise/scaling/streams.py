@@ -70,12 +70,12 @@ class Branch:
             scores are to a bias that all blocks share, is added to nothing before.
         ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
             are none, or if they are used for something else too.
-        inside: The parameters that act in the branch, unless what it is added to depends on them.
+        inside: The parameters that act in the branch and not before it, or that it reads past what was added before.
         others: Parameters that act in the branch and before it too, of those that enter products.
         last: A parameter of the last product in the branch; None if it has no product.
         products: The places of products with parameters in the branch.
         alone: Whether it is a parameter by itself, such as a bias.
-        times: How often it is added: the number of iterations if it is in a loop that carries the stream.
+        times: How often it is added: the number of iterations of all loops that it is in and that carry the stream.
     """
 
     stream: Root
@@ -146,7 +146,8 @@ def _sum(operation: "Operation") -> Root | None:
 
 def _note(operation: "Operation", stream: "Value", branch: "Value") -> bool:
     """Note a branch; return whether it is one, with parameters in it."""
-    inside, products = branch.flow.direct - stream.flow.direct, branch.sources - stream.sources
+    new, read = branch.flow.acted - stream.flow.acted, branch.flow.direct - stream.flow.direct
+    inside, products = new | read, branch.sources - stream.sources
     if not inside and not products:
         return False
     ends = branch.proportional if branch.dynamic else linear_in(branch)

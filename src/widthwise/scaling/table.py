@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -184,6 +185,11 @@ def _notes_on_depth(plan: "Planned") -> Iterator[str]:
             f"at depth {grown.depth}, residual branches fall as (depth / {grown.base_depth})^{power}; the factor is in "
             f"{' and '.join(ends)}. If the model divides branches by its depth itself, remove that"
         )
+    origins = Counter(p.origin for p in plan.parameters if p.deepens == 1)
+    more = dict.fromkeys(in_every_layer(p.path) for p in plan.parameters if p.deepens == 1 and origins[p.origin] > 1)
+    if more and grown.deepens != 1:
+        names = " and ".join(more)
+        yield f"there are more of {names} with the depth, in no residual block: depth rules leave them as they are"
     found = grown.everywhere
     if found.one_minus_b2 != 1:
         yield f"1 - β₂ is multiplied by {found.one_minus_b2:.4g}"

@@ -185,8 +185,8 @@ def _after(
     flows = [replace(flow, root=(*key, index), acted=flow.acted - {CARRIED}) for index, flow in enumerate(flows)]
     for index, (before, value) in enumerate(zip(first, results, strict=False)):
         if value.flow.root == (stream := (*key, -1 - index)):
-            found.loops[stream] = times
             kept = before.flow
+            found.loops[stream] = times, kept.root
             sums = kept.sums + value.flow.sums
             flows[index] = replace(flows[index], root=kept.root, depends=kept.depends, direct=kept.direct, sums=sums)
     return [replace(value, flow=flow) for value, flow in zip(results, flows, strict=True)]
