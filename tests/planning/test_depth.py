@@ -550,6 +550,37 @@ def test_a_bias_may_be_added_to_the_stream_first():
     assert ends_of(plan) == {"blocks/down", "blocks/bias"}
 
 
+@pytest.mark.parametrize("in_scan", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_state_of_a_recurrence_inside_of_a_block_is_no_stream_of_blocks(in_scan: bool, residual: bool):
+    def recurrent(block, x):
+        def step(state, row):
+            new = jax.nn.sigmoid(block["bias"]) * state + row
+            new = state + jnp.tanh(new) if residual else new
+            return new, new
+
+        rows = (normed(x) * block["norm"] @ block["up"][:, : x.shape[-1]]).swapaxes(0, 1)
+        return jax.lax.scan(step, jnp.zeros_like(rows[0]), rows)[1].swapaxes(0, 1) @ block["down"][: x.shape[-1]]
+
+    def build(width: int, depth: int, key):
+        params, _ = (scanned if in_scan else unrolled)(width, depth, key)
+
+        def apply(params, tokens):
+            x = params["embed"][tokens]
+            if in_scan:
+                x, _ = jax.lax.scan(lambda x, block: (x + recurrent(block, x), None), x, params["blocks"])
+            else:
+                for block in params["blocks"]:
+                    x = x + recurrent(block, x)
+            return normed(x) @ params["head"]
+
+        return params, apply
+
+    plan = ww.plan(build, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS, headless=True)
+    assert ends_of(plan) == {"blocks/down" if in_scan else "blocks/*/down"}
+    assert outside(plan) == {"embed", "head"}
+
+
 def in_loops(blocks: int, apply):
     def build(width: int, depth: int, key):
         shape = (depth, blocks, width, width)

@@ -387,6 +387,48 @@ def test_recurrences_inside_of_blocks_are_no_blocks(config: str, model: str):
     assert {end.split("*.")[1] for end in ends} == {f"{name}.weight" for name in (mamba if "Mamba" in model else rwkv)}
 
 
+class TwoStreams(nn.Module):
+    """Reversible blocks: each stream gets what is computed from the other."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(VOCABULARY, width), nn.Linear(2 * width, VOCABULARY)
+        self.f, self.g = (nn.ModuleList(nn.Linear(width, width) for _ in range(depth)) for _ in range(2))
+
+    def forward(self, tokens):
+        x = y = self.embed(tokens)
+        for f, g in zip(self.f, self.g, strict=True):
+            x = x + f(torch.relu(y))
+            y = y + g(torch.relu(x))
+        return self.head(torch.cat([x, y], -1))
+
+
+class Fixed(nn.Module):
+    """What grows is the encoder; the decoder reads it in all of its blocks."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.encoder, self.decoder = Sequence(width, depth, PreNorm), Sequence(width, 3, PreNorm)
+        self.encoder.head = nn.Identity()
+        self.read = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, tokens):
+        read, x = self.encoder(tokens), self.decoder.embed(tokens)
+        for block, layer in zip(self.decoder.blocks, self.read, strict=True):
+            x = block(x + layer(torch.tanh(x) * read))
+        return self.decoder.head(x)
+
+
+@pytest.mark.parametrize(("depth", "base_depth"), [(4, 2), (3, 1)])
+def test_streams_that_read_each_other_are_told_apart(depth: int, base_depth: int):
+    sizes = {"width": WIDTH, "base_width": WIDTH, "depth": depth, "base_depth": base_depth, "example": TOKENS}
+    fixed = ww.torch.plan(Fixed, **sizes)
+    assert ends_of(fixed) == {f"encoder.blocks.*.down.{name}" for name in ("weight", "bias")}
+    assert {p.path.split(".")[0] for p in fixed.parameters if p.deepens != 1} == {"encoder"}
+    both = ww.torch.plan(TwoStreams, **sizes)
+    assert ends_of(both) == {f"{layer}.*.{name}" for layer in ("f", "g") for name in ("weight", "bias")}
+
+
 def two_kinds(first: int, times: int):
     """Blocks of two widths in one list, with what changes the width in between."""
 

@@ -158,7 +158,7 @@ def _refuse_other_streams(
     for branch in candidates:
         name = growing.starred(branch.name)
         more = streams[name] != others[name] or not growing.stacks.isdisjoint(branch.inside)
-        if branch not in found and not branch.inside <= inside and more:
+        if branch not in found and more and not {path for path in branch.inside if growing.holds(path)} <= inside:
             raise ValueError(
                 f"the branch of {branch.name!r} is added to a stream that the next block does not add to, since it is "
                 "normalized, multiplied or joined with something in between (post-norm): depth rules are for blocks "

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from widthwise.scaling.axes import Axes
 from widthwise.scaling.proportions import PRODUCTS, SAME, carried
-from widthwise.scaling.streams import NO_FLOW, Branch, Flow, Root, flow_of
+from widthwise.scaling.streams import NO_FLOW, Branch, Flow, Root, Stream, flow_of
 from widthwise.scaling.uses import Kind, Meeting, Use
 from widthwise.scaling.views import View
 
@@ -87,6 +87,7 @@ class Found:
         meetings: The products of two activations by place.
         spent: Parameters that something else than such products depends on, so that a factor on them has other effects.
         branches: The residual branches by place.
+        streams: What they are added to, by root.
         loops: The streams that a loop carries and leaves as they are, with its number of iterations, and the streams
             outside of it that they continue.
     """
@@ -97,6 +98,7 @@ class Found:
     meetings: dict[Key, Meeting] = field(default_factory=dict[Key, Meeting])
     spent: set[str] = field(default_factory=set[str])
     branches: dict[Key, Branch] = field(default_factory=dict[Key, Branch])
+    streams: dict[Root, Stream] = field(default_factory=dict[Root, Stream])
     loops: dict[Root, tuple[int, Root | None]] = field(default_factory=dict[Root, tuple[int, Root | None]])
 
     def listed(self) -> tuple[Use, ...]:

@@ -70,7 +70,8 @@ class Branch:
             scores are to a bias that all blocks share, is added to nothing before.
         ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
             are none, or if they are used for something else too.
-        inside: The parameters that act in the branch and not before it, or that it reads past what was added before.
+        inside: The parameters that act in the branch, those that were added to streams inside of it included. What its
+            own stream depends on without other branches does not count.
         others: Parameters that act in the branch and before it too, of those that enter products.
         last: A parameter of the last product in the branch; None if it has no product.
         products: The places of products with parameters in the branch.
@@ -92,6 +93,25 @@ class Branch:
     def name(self) -> str:
         """A parameter to call the branch by."""
         return min(self.ends or self.inside or self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An array to which branches are added.
+
+    Attributes:
+        depends: The roots of arrays that it was made from.
+        inside: The parameters in its branches.
+        last: Where the last branch was added. Streams that were made after that are inside of the next one.
+    """
+
+    depends: frozenset[Root] = frozenset()
+    inside: Paths = frozenset()
+    last: Root = ()
+
+    def with_more(self, inside: Paths, *, last: Root) -> "Stream":
+        """Return the stream with another branch."""
+        return replace(self, inside=self.inside | inside, last=last)
 
 
 CARRIED = ""
@@ -146,14 +166,18 @@ def _sum(operation: "Operation") -> Root | None:
 
 def _note(operation: "Operation", stream: "Value", branch: "Value") -> bool:
     """Note a branch; return whether it is one, with parameters in it."""
-    new, read = branch.flow.acted - stream.flow.acted, branch.flow.direct - stream.flow.direct
-    inside, products = new | read, branch.sources - stream.sources
+    root, streams = stream.flow.root, operation.found.streams
+    assert root is not None
+    before = streams.get(root, Stream(stream.flow.depends))
+    inner = (streams[each] for each in branch.flow.depends if each in streams and each > before.last)
+    inside = branch.flow.direct - stream.flow.direct | _union(each.inside for each in inner if root in each.depends)
+    products = branch.sources - stream.sources
     if not inside and not products:
         return False
+    streams[root] = before.with_more(inside, last=operation.key)
     ends = branch.proportional if branch.dynamic else linear_in(branch)
-    assert stream.flow.root is not None
     operation.found.branches[operation.key] = Branch(
-        stream=stream.flow.root,
+        stream=root,
         before=stream.flow.sums,
         ends=frozenset() if ends & operation.found.spent else ends,
         inside=inside,

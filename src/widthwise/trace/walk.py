@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal as Constant
 
 from widthwise.scaling.operations import Found, Key, Operation, Value, note
-from widthwise.scaling.streams import CARRIED, NO_FLOW, Flow
+from widthwise.scaling.streams import CARRIED, NO_FLOW, Flow, Stream
 from widthwise.scaling.views import Piece
 
 BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -187,8 +187,12 @@ def _after(
         if value.flow.root == (stream := (*key, -1 - index)):
             kept = before.flow
             found.loops[stream] = times, kept.root
-            sums = kept.sums + value.flow.sums
-            flows[index] = replace(flows[index], root=kept.root, depends=kept.depends, direct=kept.direct, sums=sums)
+            sums, inside = kept.sums + value.flow.sums, found.streams.get(stream, Stream()).inside
+            direct = kept.direct if kept.root is not None else kept.direct | inside
+            flows[index] = replace(flows[index], root=kept.root, depends=kept.depends, direct=direct, sums=sums)
+            if kept.root is not None:
+                outer = found.streams.get(kept.root, Stream(kept.depends))
+                found.streams[kept.root] = outer.with_more(inside, last=key)
     return [replace(value, flow=flow) for value, flow in zip(results, flows, strict=True)]
 
 
