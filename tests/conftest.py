@@ -6,6 +6,7 @@ Tokenized text and the speed of such programs are kept there too, apart from tho
 of XLA's two ways to write fused loops compiles in half the time; where its flag is unknown, XLA would not start.
 """
 
+import gc
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,16 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.register_profile("explore", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported, which stays, and not search for little each time.
+
+    Tracing makes and drops many small objects. By default that sets off a search of all there is every few seconds.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 50)
 
 
 @pytest.fixture(autouse=True)
