@@ -11,7 +11,7 @@ import pytest
 import widthwise as ww
 from widthwise.theory import ALIGNED_UPDATES, DECAY_RULES, INDEPENDENT_UPDATES, equilibria, without_multipliers
 
-BASE, WIDTHS = 16, (16, 32, 64, 128)
+BASE, WIDTHS = 16, (16, 32, 64)
 RATE, PART = 0.1, 0.04
 """The learning rate, and what a step removes at the base width."""
 INPUTS, OUTPUTS, BATCH = 16, 8, 8
