@@ -22,8 +22,8 @@ from widthwise.sweeps.driver import Driver
 from widthwise.train import Progress
 
 LONG = replace(TINY, steps=400)
-SWEEP = ["--settings", "global", "full", "--grid", "0.0039", "0.0222"]
-"""Six rates; at the base width both settings are one run: six runs under twelve names."""
+SWEEP = ["--settings", "global", "full", "--grid", "0.0039", "0.0079"]
+"""Three rates; at the base width both settings are one run: three runs under six names."""
 
 
 def command(folder: Path, *more: str) -> list[str]:
@@ -74,12 +74,12 @@ def test_killed_twice_it_ends_with_the_rows_of_an_undisturbed_sweep(undisturbed,
     kill_when(start(tmp_path, *often), lambda: len(checkpoints(tmp_path)) > 0)  # in the middle of the first run
     at_work = checkpoints(tmp_path)
     kill_when(start(tmp_path, *often), lambda: finished(tmp_path) >= 1 and bool(checkpoints(tmp_path) - at_work))
-    assert 1 <= finished(tmp_path) < 6
+    assert 1 <= finished(tmp_path) < 3
     assert main(command(tmp_path)) == 0
-    assert json.loads(capsys.readouterr().out)["runs"]["wanted"] == 6
+    assert json.loads(capsys.readouterr().out)["runs"]["wanted"] == 3
     with Study.open(tmp_path) as study, Study.open(undisturbed) as whole:
         assert results(study) == results(whole)
-        assert len(results(study)) == 12
+        assert len(results(study)) == 6
     assert not list((tmp_path / "checkpoints").glob("*"))
 
 
@@ -96,7 +96,7 @@ def test_asked_to_stop_it_saves_first_and_the_same_command_goes_on(undisturbed, 
     assert main(command(tmp_path)) == 130
     assert "interrupted and saved: run the same command to resume" in capsys.readouterr().err
     with Study.open(tmp_path) as study:
-        assert study.counts() == {"waiting": 6, "running": 0, "finished": 0, "diverged": 0, "failed": 0}
+        assert study.counts() == {"waiting": 3, "running": 0, "finished": 0, "diverged": 0, "failed": 0}
     assert len(checkpoints(tmp_path)) == 1
     left = steps[-1]
     assert main(command(tmp_path)) == 0
@@ -152,7 +152,7 @@ def test_asked_to_stop_while_it_fits_it_stops_at_once(undisturbed, tmp_path, cap
         patch.setattr("widthwise.sweeps.carry_out._Group.take", fit)
         assert main(command(tmp_path)) == 130
     assert "interrupted and saved: run the same command to resume" in capsys.readouterr().err
-    assert finished(tmp_path) == 6
+    assert finished(tmp_path) == 3
     assert main(command(tmp_path)) == 0
     with Study.open(tmp_path) as study, Study.open(undisturbed) as whole:
         assert results(study) == results(whole)
@@ -172,5 +172,5 @@ def test_a_second_identical_command_runs_nothing(undisturbed, capsys, monkeypatc
     assert main(command(undisturbed)) == 0
     assert time.monotonic() - began < 5
     printed = json.loads(capsys.readouterr().out)
-    assert printed["runs"] == {"wanted": 6, "trained": 0, "diverged": 0, "failed": 0}
+    assert printed["runs"] == {"wanted": 3, "trained": 0, "diverged": 0, "failed": 0}
     assert [fit["setting"] for fit in printed["fits"]] == ["global", "full"]
