@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -120,7 +121,10 @@ def slope(sizes: list[float]) -> float:
     return float(np.polyfit(np.log(WIDTHS), np.log(sizes), 1)[0])
 
 
-def orthogonalize(gradient: np.ndarray) -> np.ndarray:
+@cache
+def orthogonalized(role: Role, n: int) -> np.ndarray:
+    """Return the update for a gradient that is random."""
+    gradient = np.random.default_rng(n).normal(size=SHAPES[role](n))
     u, _, vt = np.linalg.svd(gradient, full_matrices=False)
     return u @ vt
 
@@ -132,10 +136,7 @@ def rms(x: np.ndarray) -> float:
 @pytest.mark.parametrize("formula", MUON_FACTORS)
 @pytest.mark.parametrize("role", Role)
 def test_updates_have_the_size_that_the_family_says(formula: str, role: Role):
-    rng, sizes = np.random.default_rng(0), []
-    for n in WIDTHS:
-        shape = SHAPES[role](n)
-        sizes.append(FACTORS[formula](*shape) * rms(orthogonalize(rng.normal(size=shape))))
+    sizes = [FACTORS[formula](*SHAPES[role](n)) * rms(orthogonalized(role, n)) for n in WIDTHS]
     family = MUON_FACTORS[formula].at(role)
     assert slope(sizes) == pytest.approx(-float(family.update(b=Fraction(0), c=Fraction(0), g=Fraction(5))), abs=1e-6)
 
@@ -146,7 +147,7 @@ def test_only_in_hidden_layers_is_the_change_the_same_whatever_the_activations(r
     rng = np.random.default_rng(0)
     changes: dict[str, list[float]] = {"by chance": [], "aligned": []}
     for n in WIDTHS:
-        update = orthogonalize(rng.normal(size=SHAPES[role](n)))
+        update = orthogonalized(role, n)
         aligned = update.T @ rng.normal(size=len(update))
         for name, z in (("by chance", rng.normal(size=n)), ("aligned", aligned / rms(aligned))):
             changes[name].append(rms(update @ z))
