@@ -26,6 +26,12 @@ def test_people_get_the_same_numbers(capsys):
         assert number in out
 
 
+@pytest.fixture(autouse=True)
+def flags_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo what simulating devices changes: processes that later tests start would have as many."""
+    monkeypatch.setenv("XLA_FLAGS", os.environ["XLA_FLAGS"])
+
+
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as where no compiler for GPUs is installed."""

@@ -59,10 +59,11 @@ def test_each_of_two_processes_reads_half_of_every_batch(expected: list[float]):
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     here = Path(__file__).parents[2]
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
     both = [
         subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import one_of_two; one_of_two({address!r}, {process})"],
-            env={**os.environ, "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("count=8", "count=2")},
+            env={**os.environ, "XLA_FLAGS": flags},
             cwd=here,
             stdout=subprocess.PIPE,
             text=True,
