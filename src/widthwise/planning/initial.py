@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import eval_context
 
 from widthwise.planning.apply import at_path, map_with
 from widthwise.planning.build import Builder, OwnModel
@@ -104,7 +105,7 @@ class Initial(Optimizers):
             leaves = named_leaves(builder.at(self.base_width, key).params)
             return {path: root_mean_square(leaves[path], over) for path, over in axes.items()}
 
-        with jax.ensure_compile_time_eval():  # also where `init` is called inside a compiled function
+        with eval_context():  # also where `init` is called inside a compiled function
             found = {path: np.asarray(size) for path, size in sizes(jax.random.key(0)).items()}
         return {p.path: stretched(found[origin[p.path]], p) for p in self.parameters}
 
