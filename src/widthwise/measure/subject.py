@@ -61,9 +61,11 @@ class Subject:
         def look(initial: PyTree, params: PyTree) -> Measurement:
             return measure(model, plan.effective(initial), plan.effective(params), inputs)
 
+        begin = jax.jit(optimizer.init)
+
         def start(seed: int) -> tuple[PyTree, PyTree]:
             params = initial(seed)
-            return params, optimizer.init(params)
+            return params, begin(params)
 
         return cls(
             **described(plan),

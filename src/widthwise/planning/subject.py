@@ -92,9 +92,11 @@ def subject_of(
         updates, state = optimizer.update(gradients, state, params)
         return optax.apply_updates(params, updates), state
 
+    begin = jax.jit(optimizer.init)
+
     def start(seed: int) -> tuple[PyTree, PyTree]:
         params = programs.draw(jax.random.key(seed))
-        return params, optimizer.init(params)
+        return params, begin(params)
 
     look = programs.look
     if blocks is not None:
