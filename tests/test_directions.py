@@ -17,7 +17,7 @@ from widthwise.parameterize import Axes, Layout, Leaf
 from widthwise.parameterize.scales import ones_like
 from widthwise.theory import DIRECTIONS, FULL, MUP, Direction, Role, solve, without_multipliers
 
-WIDTHS = (32, 64, 128)
+WIDTHS = (32, 128)
 INPUTS, OUTPUTS, STEPS = 16, 16, 8
 BATCH = 256
 """Large enough for gradients of full rank, which is what orthogonalized updates assume."""
