@@ -16,6 +16,7 @@ if version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # both workers use a core each, and threads would wait by spinning
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/compilations"))
 os.environ.setdefault("WIDTHWISE_CACHE", str(Path(__file__).parents[1] / ".pytest_cache/widthwise"))
