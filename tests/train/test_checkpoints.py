@@ -79,6 +79,8 @@ def test_at_no_time_there_are_more_copies_than_room_was_asked_for(tmp_path: Path
         most = max(most, alive())
         return copied
 
+    gc.collect()
+    gc.freeze()  # what other tests left is not searched every time
     checkpoints = Checkpoints(tmp_path)
     for manager in (checkpoints._best, checkpoints._last):
         save = manager.save
