@@ -5,6 +5,7 @@ what comes before the number, so that every stage of a network has a list of its
 other layers, as in `[embedding, *blocks, head]`.
 """
 
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -137,10 +138,11 @@ def counterparts(deep: Shapes, base: Shapes, inside: Paths, base_inside: Paths) 
     return found
 
 
-def _names(path: str) -> list[tuple[str, int]]:
+@functools.cache
+def _names(path: str) -> tuple[tuple[str, int], ...]:
     """Return the names in a path with the numbers at their ends; -1 for a name without one."""
     parts = [_NUMBERED.fullmatch(name) for name in _SEPARATOR.split(path)]
-    return [(part[1], int(part[2] or -1)) for part in parts if part is not None]
+    return tuple((part[1], int(part[2] or -1)) for part in parts if part is not None)
 
 
 def _places(path: str) -> Iterator[tuple[List, int]]:
