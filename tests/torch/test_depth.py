@@ -387,6 +387,33 @@ def test_recurrences_inside_of_blocks_are_no_blocks(config: str, model: str):
     assert {end.split("*.")[1] for end in ends} == {f"{name}.weight" for name in (mamba if "Mamba" in model else rwkv)}
 
 
+class Group(nn.Module):
+    """Blocks with a residual connection around all of them."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.blocks, self.last = nn.ModuleList(PreNorm(width) for _ in range(depth)), nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.last(x)
+        for block in self.blocks:
+            y = block(y)
+        return x + y
+
+
+def test_blocks_with_a_connection_around_them_are_still_the_blocks():
+    class Groups(nn.Module):
+        def __init__(self, width: int, depth: int) -> None:
+            super().__init__()
+            self.model = Sequence(width, 2, partial(Group, depth=depth))
+
+        def forward(self, tokens):
+            return self.model(tokens)
+
+    plan = ww.torch.plan(Groups, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
+    assert ends_of(plan) == {f"model.blocks.*.blocks.*.down.{name}" for name in ("weight", "bias")}
+
+
 class TwoStreams(nn.Module):
     """Reversible blocks: each stream gets what is computed from the other."""
 
@@ -477,7 +504,7 @@ def test_what_grows_beside_the_blocks_is_noted():
             return x
 
     plan = ww.torch.plan(Stem, width=WIDTH, base_width=WIDTH, depth=4, base_depth=2, example=TOKENS)
-    assert "there are more of stem.*.weight and stem.*.bias with the depth" in str(plan)
+    assert "the deeper model has more of stem.*.weight and stem.*.bias, but in no residual block" in str(plan)
 
 
 def test_blocks_without_numbers_are_refused_by_name():

@@ -26,7 +26,7 @@ class Measure:
 
     Attributes:
         uses: The uses of weights whose outputs are measured.
-        summed: Whether to measure the sum of those that have one shape, not their entries.
+        summed: Whether to add up outputs of one shape first, instead of measuring each.
         factor: The factor on them.
     """
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from widthwise.scaling.factors import Factors
 from widthwise.scaling.grown import Grown, with_everywhere
-from widthwise.scaling.lists import Growing, List, Paths, counterparts, kind_of
+from widthwise.scaling.lists import Growing, List, counterparts, kind_of
 from widthwise.scaling.orthogonal import family_of
 from widthwise.scaling.parameters import Parameter, Traced
-from widthwise.scaling.streams import Branch, Root
+from widthwise.scaling.streams import Branch, Paths, Root
 from widthwise.theory import Family, depth_exponents
 
 
@@ -57,7 +57,7 @@ def find_blocks(here: Traced, base: Traced) -> Blocks:
         return frozenset(path for path in branch.inside - shared if growing.holds(path))
 
     candidates = [branch for branch in here.branches if not branch.alone and own(branch)]
-    streams = _growing_streams(candidates, base.branches, growing)
+    streams = _growing_streams(candidates, base.branches, growing, shared)
     found = [branch for branch in candidates if branch.stream in streams]
     _refuse_other_streams(candidates, found, base.branches, growing)
     found += [each for each in here.branches if each.name in repeated and not each.alone and each not in found]
@@ -98,26 +98,33 @@ def _repeated(here: Traced, base: Traced) -> Paths:
     return frozenset(name for name in counts.keys() & others.keys() if counts[name] != others[name])
 
 
-def _lengths(branches: Iterable[Branch], growing: Growing) -> dict[tuple[List | str, Root], int]:
-    """Return how many items of each list, or layers of each stack, are added to each stream."""
+def _lengths(branches: Iterable[Branch], growing: Growing, shared: Paths) -> dict[tuple[List | str, Root], int]:
+    """Return how many items of each list, or layers of each stack, are added to each stream.
+
+    A branch around several items is one.
+    """
     items: dict[tuple[List | str, Root], set[int]] = {}
     layers: Counter[tuple[List | str, Root]] = Counter()
     for branch in branches:
         stacks = branch.inside & growing.stacks
         layers.update({(each, branch.stream): branch.times for each in stacks})
-        for path in branch.inside - stacks:
-            for each, number in growing.places(path):
-                items.setdefault((each, branch.stream), set()).add(number)
+        numbers: dict[List, int] = {}
+        for each, number in (place for path in branch.inside - stacks - shared for place in growing.places(path)):
+            numbers[each] = min(number, numbers.get(each, number))
+        for each, first in numbers.items():
+            items.setdefault((each, branch.stream), set()).add(first)
     return {**{place: len(numbers) for place, numbers in items.items()}, **layers}
 
 
-def _growing_streams(candidates: Sequence[Branch], base: Iterable[Branch], growing: Growing) -> set[Root]:
+def _growing_streams(
+    candidates: Sequence[Branch], base: Iterable[Branch], growing: Growing, shared: Paths
+) -> set[Root]:
     """Return the streams to which more items of a list, or layers of a stack, are added than at the other depth.
 
     Inside of a branch there may be streams of its own, such as the state of a recurrence, and they do not get longer.
     """
     before = [branch for branch in base if not branch.alone]
-    lengths, others = _lengths(candidates, growing), _lengths(before, growing)
+    lengths, others = (_lengths(some, growing, shared) for some in (candidates, before))
     named: dict[tuple[str, List | str], set[int]] = {}
     for branch in before:
         for (each, stream), length in others.items():

@@ -234,7 +234,7 @@ def _hyperparameter(of: str, name: str, base: float, factors: Mapping[str, float
     ]
     below = above = 0.0  # in octaves: the errors of different sweeps are independent
     for axis, estimate in growth.measured.items() if name == "learning rate" else ():
-        octaves = math.log2(ratios.get(axis, ratios["width"]))
+        octaves = math.log2(ratios["width" if axis == "together" else axis])
         if octaves:
             ends = sorted(octaves * (end - estimate.value) for end in (estimate.low, estimate.high))
             below, above = math.hypot(below, ends[0]), math.hypot(above, ends[1])

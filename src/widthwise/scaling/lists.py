@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Paths: TypeAlias = frozenset[str]
-Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+from widthwise.scaling.streams import Paths
+
+_Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 List: TypeAlias = tuple[Any, ...]
 """What all names of a list have in common before the number of the item."""
 
@@ -35,7 +36,7 @@ class Growing:
     stacks: Paths = frozenset()
 
     @classmethod
-    def of(cls, here: Shapes, base: Shapes) -> "Growing":
+    def of(cls, here: _Shapes, base: _Shapes) -> "Growing":
         """Compare the shapes of the parameters of a model at two depths, and at the same width."""
         items, others = _items(here), _items(base)
         lists = cls(frozenset(each for each in items.keys() & others.keys() if items[each] != others[each]))
@@ -61,13 +62,14 @@ class Growing:
     def starred(self, path: str) -> str:
         """Return a path with stars for the numbers of items of these lists.
 
-        >>> Growing(frozenset({("block",)}), frozenset()).starred("block3.conv1")
-        'block*.conv1'
+        >>> growing = Growing(frozenset({("block",)}))
+        >>> growing.starred("block3.conv1"), growing.starred("block_03")
+        ('block*.conv1', 'block_*')
         """
         parts = _WITH_SEPARATORS.split(path)
         for place, (each, number) in enumerate(_places(path)):
             if each in self.lists and number >= 0:
-                parts[2 * place] = parts[2 * place].removesuffix(str(number)) + "*"
+                parts[2 * place] = parts[2 * place].rstrip("0123456789") + "*"
         return "".join(parts)
 
 
@@ -80,7 +82,7 @@ def kind_of(path: str) -> str:
     return ".".join(name for name, _ in _names(path))
 
 
-def counterparts(deep: Shapes, base: Shapes, inside: Paths, base_inside: Paths) -> dict[str, str]:
+def counterparts(deep: _Shapes, base: _Shapes, inside: Paths, base_inside: Paths) -> dict[str, str]:
     """Return the parameter of the base model that every parameter of a deeper model is compared with.
 
     Those that differ in one number, that of an item of a list that grows, are compared in order: those of one shape, or
@@ -103,12 +105,12 @@ def counterparts(deep: Shapes, base: Shapes, inside: Paths, base_inside: Paths) 
         names = _names(path)
         return [(*about, kind_of(path), place, *names[:place], *names[place + 1 :]) for place in range(len(names))]
 
-    def abouts(path: str, shapes: Shapes, inside: Paths) -> Iterator[tuple[Any, ...]]:
+    def abouts(path: str, shapes: _Shapes, inside: Paths) -> Iterator[tuple[Any, ...]]:
         if path not in growing.stacks:
             yield path in inside, shapes[path]
         yield path in inside, None
 
-    def alike(shapes: Shapes, inside: Paths) -> dict[tuple[Any, ...], list[str]]:
+    def alike(shapes: _Shapes, inside: Paths) -> dict[tuple[Any, ...], list[str]]:
         found: dict[tuple[Any, ...], list[str]] = {}
         for path in sorted(shapes, key=_names):
             for about in abouts(path, shapes, inside):

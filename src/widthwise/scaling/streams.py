@@ -70,8 +70,8 @@ class Branch:
             scores are to a bias that all blocks share, is added to nothing before.
         ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
             are none, or if they are used for something else too.
-        inside: The parameters that act in the branch, those that were added to streams inside of it included. What its
-            own stream depends on without other branches does not count.
+        inside: The parameters that act in the branch, also through streams inside of it. Those that its stream depended
+            on when it was made do not count.
         others: Parameters that act in the branch and before it too, of those that enter products.
         last: A parameter of the last product in the branch; None if it has no product.
         products: The places of products with parameters in the branch.

@@ -189,7 +189,7 @@ def _notes_on_depth(plan: "Planned") -> Iterator[str]:
     more = dict.fromkeys(in_every_layer(p.path) for p in plan.parameters if p.deepens == 1 and origins[p.origin] > 1)
     if more and grown.deepens != 1:
         names = " and ".join(more)
-        yield f"there are more of {names} with the depth, in no residual block: depth rules leave them as they are"
+        yield f"the deeper model has more of {names}, but in no residual block: depth rules do not change them"
     found = grown.everywhere
     if found.one_minus_b2 != 1:
         yield f"1 - β₂ is multiplied by {found.one_minus_b2:.4g}"
