@@ -128,12 +128,13 @@ def _trained(
 def _uses(
     plan: "TorchPlan", loss: Loss, batch: Any, make: Make, seed: int, steps: int
 ) -> tuple[dict[str, TorchUse], dict[str, TorchUse]]:
-    """Train a model; return the uses of the weights that are trained, before and after."""
+    """Train a model; return the uses of its weights before and after. A table that is not trained never changes."""
     model = plan.init_(plan.builder.at(plan.width, seed))
     trained = _trained_parameters(model)
 
     def uses() -> dict[str, TorchUse]:
-        return {name: use for name, use in capture(model, seen).items() if not trained.isdisjoint(weights_of(name))}
+        found = capture(model, seen)
+        return {name: use for name, use in found.items() if use.apply or not trained.isdisjoint(weights_of(name))}
 
     seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
     first = uses()
