@@ -275,9 +275,10 @@ def test_a_sweep_in_which_everything_grew_corrects_a_target_that_grows_alike(tmp
     rates = {row["of"]: row for row in json.loads(told(capsys, f"{alike} --json"))["hyperparameters"]}
     # 8^(1/2) by the rule, and 8^-0.2 as measured
     assert rates["embedding"]["target"] == pytest.approx(0.004 * 8**0.3, rel=0.05)
-    refusal = "is for a target that grows alike, with its rules"
-    assert refusal in refused(capsys, alike.replace("--depth 16", "--depth 32"))
-    assert refusal in refused(capsys, alike.replace("--batch-rule sqrt", "--batch-rule sde"))
+    assert "is for a target that grows alike" in refused(capsys, alike.replace("--depth 16", "--depth 32"))
+    other_rule = refused(capsys, alike.replace("--batch-rule sqrt", "--batch-rule sde"))
+    assert "no sweep over together in" in other_rule
+    assert "has --batch-rule sde: found --batch-rule sqrt" in other_rule
     swept(tmp_path, 0.5, "batch", batch_rule="sqrt")
     other = told(capsys, alike.replace("--tokens 800", "--tokens 100"))
     assert "measured exponent 0.50" in other

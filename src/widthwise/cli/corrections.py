@@ -47,12 +47,13 @@ def read_corrections(folders: Sequence[Path], ratios: Mapping[str, float], optio
     swept = {_axis(row) for each in rows.values() for row in each}
     axes = [axis for axis, ratio in ratios.items() if ratio != 1]
     together = [row for each in rows.values() for row in each if _axis(row) == TOGETHER.name]
-    if _grow_together(ratios) and any(_agrees(row, _needed(TOGETHER.name, options)) for row in together):
+    fits = any(_agrees(row, _needed(TOGETHER.name, options)) for row in together)
+    if _grow_together(ratios) and (fits or swept == {TOGETHER.name}):
         axes = [TOGETHER.name]
     elif swept == {TOGETHER.name}:
         raise ValueError(
-            "a sweep over all axes together is for a target that grows alike, with its rules: batch and tokens as the "
-            "width, and depth as its power 2/3; expected that, or sweeps along single axes"
+            "a sweep over all axes together is for a target that grows alike: batch and tokens as the width, and depth "
+            "as its power 2/3; expected that, or sweeps along single axes"
         )
     exponents: dict[str, MeasuredExponent] = {}
     notes: list[str] = []
@@ -78,10 +79,10 @@ def has_rule(option: str, rule: str) -> bool:
 
 
 def _grow_together(ratios: Mapping[str, float]) -> bool:
-    """Return whether all axes grow as in sweeps of all of them; numbers of blocks are whole."""
+    """Return whether all axes grow as in sweeps of all of them, where blocks and batches are whole numbers."""
     width = ratios["width"]
-    depth = math.isclose(ratios["depth"], width ** (2 / 3), rel_tol=0.15)
-    return width != 1 and ratios["batch"] == ratios["tokens"] == width and depth
+    powers = {"depth": width ** (2 / 3), "batch": width, "tokens": width}
+    return width != 1 and all(math.isclose(ratios[axis], power, rel_tol=0.15) for axis, power in powers.items())
 
 
 def _needed(axis: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -168,6 +169,8 @@ def _write(options: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def _notes_on_own(axis: str, sweep: str, options: Mapping[str, str]) -> list[str]:
+    if axis == TOGETHER.name:
+        return [f"{sweep} is of your own function: its batch and tokens must have grown as the width, with these rules"]
     if axis not in RULE_OF:
         theory = f"{options['--parameterization']}, {options['--optimizer']}, {options['--alignment']} alignment"
         return [
