@@ -50,7 +50,7 @@ def test_a_run_of_another_rule_is_the_run_that_the_setting_would_ask_for():
     assert both.spec["learning_rate"] == pytest.approx(2**-7 * (SPEC.tokens / 1e5) ** 0.32)
 
 
-@pytest.mark.parametrize("rule", ["sde", "sde2", "timescale"])
+@pytest.mark.parametrize("rule", ["sde", "sde2"])
 def test_a_rule_that_changes_more_than_the_rate_has_runs_of_its_own(rule: str):
     assert rows_of(PLAIN, [row(batch_rule=rule)]) == []
     assert rows_of(replace(PLAIN, batch_rule=rule), [row()]) == []

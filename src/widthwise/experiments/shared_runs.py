@@ -37,7 +37,7 @@ def _trained_as(setting: Setting) -> Hashable:
     if setting.weight_decay:  # what it removes changes with the rate
         return setting
     rules = read_batch_rule(setting.batch_rule), read_token_rule(setting.token_rule)
-    changed = tuple((rule.epsilon, rule.one_minus_b2, rule.weight_decay) for rule in rules)
+    changed = tuple((rule.epsilon, rule.one_minus_b2) for rule in rules)
     return replace(setting, batch_rule=CONSTANT.name, token_rule=CONSTANT.name), changed
 
 
