@@ -33,7 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was imported, which stays, and not search for little each time.
+    """Exclude what was imported from garbage collection, and collect less often.
 
     Tracing makes and drops many small objects. By default that sets off a search of all there is every few seconds.
     """
