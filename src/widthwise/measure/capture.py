@@ -18,7 +18,7 @@ from jax.extend.core import Literal as Constant
 from jaxtyping import Array, Float
 
 from widthwise.coordinates import weights_of as weights_of
-from widthwise.scaling.operations import Found, Key, Value
+from widthwise.scaling.found import Found, Key, Value
 from widthwise.scaling.views import View
 from widthwise.trace.paths import PyTree, named_leaves
 from widthwise.trace.walk import arguments_of, body_of, closed_over, follow, in_scan, scan_counts

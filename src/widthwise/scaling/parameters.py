@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from widthwise.scaling.attention import Attention, find_queries
 from widthwise.scaling.axes import Axes
-from widthwise.scaling.operations import Found
+from widthwise.scaling.found import Found
 from widthwise.scaling.rules import NO_RULES, UNSCALED, Rule, Rules, match_rules
 from widthwise.scaling.streams import Branch
 from widthwise.scaling.uses import Meeting, Use

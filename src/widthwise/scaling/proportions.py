@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from widthwise.scaling.uses import Meeting
 
 if TYPE_CHECKING:
-    from widthwise.scaling.operations import Operation, Value
+    from widthwise.scaling.found import Value
+    from widthwise.scaling.operations import Operation
 
 Paths = frozenset[str]
 NOTHING: Paths = frozenset()

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from widthwise.scaling.proportions import MOVES, SAME, linear_in
 
 if TYPE_CHECKING:
-    from widthwise.scaling.operations import Operation, Value
+    from widthwise.scaling.found import Value
+    from widthwise.scaling.operations import Operation
 
 Root: TypeAlias = tuple[int, ...]
 Paths: TypeAlias = frozenset[str]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from widthwise.scaling.operations import Found, Operation, Value
+from widthwise.scaling.found import Found, Value
+from widthwise.scaling.operations import Operation
 
 Shape = tuple[int, ...]
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from widthwise.scaling import ChangedNumber, Traced, Use
-from widthwise.scaling.operations import Found, Value
+from widthwise.scaling.found import Found, Value
 from widthwise.torch.model import ModuleBuilder, named
 from widthwise.torch.record import AttentionScale, Call, Recorder, plain_operations
 from widthwise.torch.shapes import Shapes

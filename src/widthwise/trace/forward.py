@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from widthwise.scaling import Traced, Use
-from widthwise.scaling.operations import Found, Value
+from widthwise.scaling.found import Found, Value
 from widthwise.trace.paths import PyTree, named_leaves
 from widthwise.trace.walk import walk
 

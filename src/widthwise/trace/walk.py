@@ -14,7 +14,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import Literal as Constant
 
-from widthwise.scaling.operations import Found, Key, Operation, Value, note
+from widthwise.scaling.found import Found, Key, Value, note
+from widthwise.scaling.operations import Operation
 from widthwise.scaling.streams import CARRIED, NO_FLOW, Flow, Stream
 from widthwise.scaling.views import Piece
 
