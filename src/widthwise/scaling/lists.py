@@ -9,7 +9,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from widthwise.scaling.streams import Paths
@@ -42,7 +42,7 @@ class Growing:
         lists = cls(frozenset(each for each in items.keys() & others.keys() if items[each] != others[each]))
         changed = (path for path in here.keys() & base.keys() if here[path] != base[path])
         # In a list of layers of several shapes, the same number may be that of another one.
-        return cls(lists.lists, frozenset(path for path in changed if not lists.places(path)))
+        return replace(lists, stacks=frozenset(path for path in changed if not lists.places(path)))
 
     def __bool__(self) -> bool:
         return bool(self.lists or self.stacks)

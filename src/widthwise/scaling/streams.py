@@ -67,8 +67,7 @@ class Branch:
 
     Attributes:
         stream: The root of the stream.
-        before: The number of branches that were added to it before. What is added to one array again and again, as
-            scores are to a bias that all blocks share, is added to nothing before.
+        before: The number of branches that were added to it before.
         ends: The parameters whose common factor is a factor of the branch: its last weight and bias. Empty if there
             are none, or if they are used for something else too.
         inside: The parameters that act in the branch, also through streams inside of it. Those that its stream depended

@@ -131,12 +131,12 @@ def _uses(
     """Train a model; return the uses of its weights before and after. A table that is not trained never changes."""
     model = plan.init_(plan.builder.at(plan.width, seed))
     trained = _trained_parameters(model)
+    seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
 
     def uses() -> dict[str, TorchUse]:
         found = capture(model, seen)
         return {name: use for name, use in found.items() if use.apply or not trained.isdisjoint(weights_of(name))}
 
-    seen: ModuleBuilder = replace(plan.builder, example=batch, call=lambda model, *_: loss(model, batch))
     first = uses()
     made = make(plan, model)
     optimizers = made if isinstance(made, Sequence) else [made]
